@@ -145,11 +145,7 @@ const (
 // fewSteps adds what can be told where there is too little for a verdict: stages that are unevenly
 // loaded, and who entered collectives last.
 func (a *analysis) fewSteps(ctx context.Context, s source.Source, v *verdict.Verdict, stages *arrival.Stages) error {
-	if v.Decided || len(a.frame.Ranks) < 2 || len(a.frame.Columns) > arrivalSteps {
-		return nil
-	}
-
-	if o := a.frame.Overlap; o != nil && o.Mixed {
+	if v.Decided || a.mixed() || len(a.frame.Ranks) < 2 || len(a.frame.Columns) > arrivalSteps {
 		return nil
 	}
 
@@ -165,19 +161,27 @@ func (a *analysis) fewSteps(ctx context.Context, s source.Source, v *verdict.Ver
 	job := arrival.NewJob()
 	one := a.from
 	one.Workers = 1 // of each rank that is read, the ranges of a step are held twice
-	err := s.Records(ctx, a.job, one, func(ranks []row.Rank, ranges []row.Record) error {
-		job.Take(ranks, ranges)
-		return nil
-	})
+	err := s.Records(ctx, a.job, one, taking(job.Take))
 	v.Arrivals = job.Order()
 	return err
 }
+
+// taking fits what takes all to a source.
+func taking(take func([]row.Rank, []row.Record)) func([]row.Rank, []row.Record) error {
+	return func(ranks []row.Rank, ranges []row.Record) error {
+		take(ranks, ranges)
+		return nil
+	}
+}
+
+// mixed reports whether the rows are of two runs: nothing is said of them.
+func (a *analysis) mixed() bool { return a.frame.Overlap != nil && a.frame.Overlap.Mixed }
 
 // picture draws the frame, once.
 func (a *analysis) picture() *report.Picture {
 	if a.drawing == nil {
 		a.drawing = &report.Picture{} // of two runs nothing is drawn
-		if o := a.frame.Overlap; o == nil || !o.Mixed {
+		if !a.mixed() {
 			a.drawing = report.Draw(a.frame)
 		}
 	}

@@ -304,7 +304,7 @@ func (d *demo) analyze(ctx context.Context) (*verdict.Verdict, error) {
 func (d *demo) judge(v *verdict.Verdict) error {
 	var named []string
 	for _, n := range v.Nodes {
-		if n.State == verdict.Degraded || n.State == verdict.Intermittent {
+		if verdict.Blamed(n.State) {
 			named = append(named, fmt.Sprintf("%s (%s, ranks %v)", n.Node, n.Cause, n.Ranks))
 		}
 	}

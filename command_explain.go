@@ -53,7 +53,7 @@ func explainCommand() *cobra.Command {
 			}
 
 			var result *whatif.Result
-			if o := a.frame.Overlap; replay && o != nil && o.Mixed {
+			if replay && a.mixed() {
 				fmt.Fprintln(os.Stderr, "laggard: nothing is replayed of two runs under one job name")
 			} else if replay {
 				if result, err = a.replay(c.Context(), v); err != nil {
@@ -90,7 +90,7 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 	}
 
 	o := a.terminal(w)
-	err := report.Explain(w, v, a.picture(), o)
+	err := report.Explain(w, v, o)
 	if err == nil && view != nil {
 		err = report.Timeline(w, view, o)
 	}
@@ -118,18 +118,22 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 	}
 	defer s.Close()
 	repairs, since := repairsOf(v, a.frame)
-	limit := min(mostReplayed, max(leastReplayed, replayedRanks/len(a.frame.Ranks)))
-	job := whatif.NewJob(replayLayout(a.frame), whatif.Spread(stepsSince(a.frame, since), limit))
+	limit := min(mostReplayed, max(leastReplayed, replayedRanks/max(1, len(a.frame.Ranks))))
+	last := &frame.Layout{}
+	if n := len(a.frame.Layouts); n > 0 {
+		last = a.frame.Layouts[n-1]
+	}
+
+	job := whatif.NewJob(last, whatif.Spread(stepsSince(a.frame, since), limit))
 	reading, seen := newProgress(os.Stderr, "ranks read again", len(a.frame.Ranks)), map[uint32]bool{}
-	err = s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
+	err = s.Records(ctx, a.job, a.from, taking(func(ranks []row.Rank, ranges []row.Record) {
 		job.Take(ranks, ranges)
 		for i := range ranks {
 			seen[ranks[i].Rank] = true
 		}
 
 		reading.at(len(seen))
-		return nil
-	})
+	}))
 	reading.done()
 	if err != nil {
 		return nil, err
@@ -181,9 +185,9 @@ func repairsOf(v *verdict.Verdict, f *frame.Frame) (repairs []whatif.Repair, sin
 // ranksOn lists the ranks that a node has in the last attempt.
 func ranksOn(f *frame.Frame, node string) (ranks []int) {
 	l := f.Layouts[len(f.Layouts)-1]
-	for row, n := range l.Node {
-		if n >= 0 && l.Nodes[n] == node {
-			ranks = append(ranks, l.Ranks[row])
+	for row, rank := range l.Ranks {
+		if l.NodeOf(row) == node {
+			ranks = append(ranks, rank)
 		}
 	}
 
@@ -200,23 +204,4 @@ func stepsSince(f *frame.Frame, since int64) []int64 {
 	}
 
 	return steps
-}
-
-// replayLayout is the last attempt's stages and replicas.
-func replayLayout(f *frame.Frame) whatif.Layout {
-	l := whatif.Layout{Stage: map[int]int{}, Replica: map[int]int{}}
-	if len(f.Layouts) == 0 {
-		return l
-	}
-
-	last := f.Layouts[len(f.Layouts)-1]
-	for i, rank := range last.Ranks {
-		if role := last.Role[i]; role >= 0 {
-			l.Stage[rank] = max(last.Roles[role].Stage, 0)
-		}
-
-		l.Replica[rank] = int(last.Replica[i])
-	}
-
-	return l
 }

@@ -62,7 +62,7 @@ func (o *timelines) check(f *pflag.FlagSet) error {
 
 // timeline reads the ranges of one step, as the settings say.
 func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdict) (*arrival.View, error) {
-	if x := a.frame.Overlap; x != nil && x.Mixed {
+	if a.mixed() {
 		return nil, errors.New("show a step: there are two runs under one job name")
 	}
 
@@ -95,11 +95,7 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 	}
 	defer s.Close()
 	step := arrival.NewStep(a.frame, column, shown)
-	err = s.Records(ctx, a.job, a.from, func(ranks []row.Rank, ranges []row.Record) error {
-		step.Take(ranks, ranges)
-		return nil
-	})
-	if err != nil {
+	if err := s.Records(ctx, a.job, a.from, taking(step.Take)); err != nil {
 		return nil, err
 	}
 

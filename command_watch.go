@@ -27,15 +27,14 @@ import (
 
 // watchOptions are the flags of watch.
 type watchOptions struct {
-	source, to, state, metrics, thresholds, output string
-	from                                           source.Options
-	jobs                                           []string
-	every, lag, forget                             time.Duration
-	minImpact                                      float64
-	once                                           bool
-	share                                          shareOptions
-	cluster                                        clusterOptions
-	depth                                          depthOptions
+	source, to, metrics, thresholds, output string
+	from                                    source.Options
+	every                                   time.Duration
+	once                                    bool
+	watch                                   watch.Options
+	share                                   shareOptions
+	cluster                                 clusterOptions
+	depth                                   depthOptions
 }
 
 func watchCommand() *cobra.Command {
@@ -69,7 +68,7 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 				return usage("--every %v: must be more than 0", o.every)
 			}
 
-			if err := errors.Join(checkMinImpact(o.minImpact), o.cluster.check()); err != nil {
+			if err := errors.Join(checkMinImpact(o.watch.MinImpact), o.cluster.check()); err != nil {
 				return err
 			}
 
@@ -81,7 +80,7 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 				return release(c.Context(), o)
 			}
 
-			if o.once && (o.cluster.webhook != "" || o.depth.nodes > 0) {
+			if o.once && (o.cluster.webhook != "" || o.depth.options.Nodes > 0) {
 				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
 			}
 
@@ -100,16 +99,16 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.jobs, "job", nil, "only these jobs (may be repeated); default all of the source")
+	f.StringSliceVar(&o.watch.Jobs, "job", nil, "only these jobs (may be repeated); default all of the source")
 	f.DurationVar(&o.every, "every", 10*time.Second, "how often to look")
 	f.StringVar(&o.to, "to", "", "store that takes the table verdicts: parquet:DIR or clickhouse://…")
-	f.StringVar(&o.state, "state", "", "directory that keeps what was learnt over restarts")
+	f.StringVar(&o.watch.StateDir, "state", "", "directory that keeps what was learnt over restarts")
 	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9613", `address of /metrics, /healthz and /readyz, "" for none`)
 	f.StringVar(&o.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
 	sourceFlags(c, &o.from)
-	f.Float64Var(&o.minImpact, "min-impact", 0, "share of step time from which a job is not healthy (0: that of the thresholds)")
-	f.DurationVar(&o.lag, "lag", feed.DefaultLag.Time, "how long, by recorded time, a step waits for the rows of ranks that are late")
-	f.DurationVar(&o.forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
+	f.Float64Var(&o.watch.MinImpact, "min-impact", 0, "share of step time from which a job is not healthy (0: that of the thresholds)")
+	f.DurationVar(&o.watch.Lag, "lag", feed.DefaultLag, "how long, by recorded time, a step waits for the rows of ranks that are late")
+	f.DurationVar(&o.watch.Forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
 	f.StringVarP(&o.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
 	f.BoolVar(&o.once, "once", false, "look once, tell the cluster with --kubernetes, and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
 	o.share.flags(f)
@@ -140,8 +139,9 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 	}
 
 	defer func() { err = errors.Join(err, w.source.Close()) }()
-	wo := watch.Options{Source: w.source, Jobs: o.jobs, StateDir: o.state, MinImpact: o.minImpact,
-		Lag: feed.Lag{Time: o.lag}, Forget: o.forget, Log: w.log, Observers: []watch.Observer{w.write}}
+	wo := &w.o.watch
+	wo.Source, wo.Log = w.source, w.log
+	w.observe(w.write)
 	if o.thresholds != "" {
 		wo.Thresholds = watch.NewThresholds(o.thresholds)
 	}
@@ -164,16 +164,16 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 		}
 
 		defer func() { err = errors.Join(err, table.Close()) }()
-		if err := w.divide(&wo, table); err != nil {
+		if err := w.divide(table); err != nil {
 			return err
 		}
 	}
 
-	if err := errors.Join(w.tell(&wo), w.deepen(&wo)); err != nil {
+	if err := errors.Join(w.tell(), w.deepen()); err != nil {
 		return err
 	}
 
-	if w.watcher, err = watch.New(wo); err != nil {
+	if w.watcher, err = watch.New(*wo); err != nil {
 		return err
 	}
 
@@ -183,6 +183,11 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 	}
 
 	return w.run(ctx)
+}
+
+// observe adds one who hears of verdicts.
+func (w *observation) observe(o watch.Observer) {
+	w.o.watch.Observers = append(w.o.watch.Observers, o)
 }
 
 // run looks until ctx ends, and serves metrics beside.
@@ -222,7 +227,7 @@ func (w *observation) run(ctx context.Context) error {
 // lookOnce looks once and returns the worst job's exit code.
 func (w *observation) lookOnce(ctx context.Context) error {
 	look := w.watcher.Finish
-	if w.o.state != "" {
+	if w.o.watch.StateDir != "" {
 		look = w.watcher.Look // there will be another one
 	}
 
@@ -232,7 +237,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 
 	s := w.watcher.Status()
 	if none := w.source.None(); len(s.Jobs) == 0 && none != nil {
-		return fmt.Errorf("watch %s: no job in it%s: %w", source.Redact(w.o.source), wanted(w.o.jobs), none)
+		return fmt.Errorf("watch %s: no job in it%s: %w", source.Redact(w.o.source), wanted(w.o.watch.Jobs), none)
 	}
 
 	if len(s.Jobs) == 0 {
@@ -240,7 +245,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 			return fmt.Errorf("watch %s: no such directory: check the path", w.o.source)
 		}
 
-		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.o.source), wanted(w.o.jobs))
+		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.o.source), wanted(w.o.watch.Jobs))
 	}
 
 	if err := w.tellOnce(ctx); err != nil {
@@ -276,12 +281,17 @@ func (w *observation) write(_ context.Context, v *verdict.Verdict, changes []wat
 		return
 	}
 
-	told := *v
-	told.Source = source.Redact(w.o.source)
-	if err := json.NewEncoder(w.out).Encode(told); err != nil {
+	if err := json.NewEncoder(w.out).Encode(w.told(v)); err != nil {
 		w.failed = fmt.Errorf("write verdict: %w", err)
 		w.log.Error("write verdict", "error", err)
 	}
+}
+
+// told is a verdict as others are told of it.
+func (w *observation) told(v *verdict.Verdict) *verdict.Verdict {
+	told := *v
+	told.Source = source.Redact(w.o.source)
+	return &told
 }
 
 // verdictStore fits a store to the watcher.

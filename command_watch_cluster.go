@@ -13,44 +13,41 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/laggard-dev/laggard/analyzer/health"
-	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // clusterOptions are the flags of watch that tell others of verdicts.
 type clusterOptions struct {
-	kubernetes      bool
-	server, act     string
-	maxNodes        int
-	hold            time.Duration
-	release, dryRun bool
-	webhook         string
+	kubernetes, release bool
+	server, webhook     string
+	health              health.Options
 }
 
 func (o *clusterOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.kubernetes, "kubernetes", false, "tell the cluster: node condition TrainingDegraded and events, by the pod's service account (needs --dry-run=false)")
 	f.StringVar(&o.server, "kubernetes-server", "", "URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
-	f.StringVar(&o.act, "act", "", "also act on degraded nodes: cordon, taint, or reschedule (MindCluster takes the job off them)")
-	f.IntVar(&o.maxNodes, "max-nodes", 1, "never act on more nodes at once")
-	f.DurationVar(&o.hold, "hold", health.DefaultHold, "how long a node must be well before condition and act are taken back (with --once at once)")
+	f.StringVar(&o.health.Act, "act", "", "also act on degraded nodes: cordon, taint, or reschedule (MindCluster takes the job off them)")
+	f.IntVar(&o.health.MaxNodes, "max-nodes", 1, "never act on more nodes at once")
+	f.DurationVar(&o.health.Hold, "hold", health.DefaultHold, "how long a node must be well before condition and act are taken back (with --once at once)")
 	f.BoolVar(&o.release, "release", false, "take back all that laggard set on the cluster's nodes (conditions, taints, cordons, annotations) and exit; SOURCE is left out, and no watcher may run beside")
-	f.BoolVar(&o.dryRun, "dry-run", true, "only say what would be written to the cluster's nodes, and what would be switched")
+	f.BoolVar(&o.health.DryRun, "dry-run", true, "only say what would be written to the cluster's nodes, and what would be switched")
 	f.StringVar(&o.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
 }
 
 func (o *clusterOptions) check() error {
+	h := &o.health
 	switch {
-	case o.act != "" && !slices.Contains(health.Acts, o.act):
-		return usage("--act %q%s", o.act, didYouMean(o.act, health.Acts))
-	case o.act != "" && !o.kubernetes:
+	case h.Act != "" && !slices.Contains(health.Acts, h.Act):
+		return usage("--act %q%s", h.Act, didYouMean(h.Act, health.Acts))
+	case h.Act != "" && !o.kubernetes:
 		return usage("--act needs --kubernetes")
 	case o.release && !o.kubernetes:
 		return usage("--release needs --kubernetes")
-	case o.hold <= 0:
-		return usage("--hold %v: must be more than 0", o.hold)
-	case o.maxNodes < 1:
-		return usage("--max-nodes %d: must be at least 1", o.maxNodes)
+	case h.Hold <= 0:
+		return usage("--hold %v: must be more than 0", h.Hold)
+	case h.MaxNodes < 1:
+		return usage("--max-nodes %d: must be at least 1", h.MaxNodes)
 	}
 
 	if o.webhook != "" {
@@ -63,16 +60,14 @@ func (o *clusterOptions) check() error {
 }
 
 // tell adds those who want to hear of verdicts.
-func (w *observation) tell(o *watch.Options) error {
+func (w *observation) tell() error {
 	c := w.o.cluster
 	if c.webhook != "" {
-		h := health.NewWebhook(c.webhook, nil, w.log, nil)
+		h := health.NewWebhook(c.webhook, w.log)
 		w.beside = append(w.beside, h.Run)
-		o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, changes []watch.Change) {
+		w.observe(func(_ context.Context, v *verdict.Verdict, changes []watch.Change) {
 			if len(changes) > 0 {
-				told := *v
-				told.Source = source.Redact(w.o.source)
-				h.Changed(watch.MessageKey(changes), &told)
+				h.Changed(watch.MessageKey(changes), w.told(v))
 			}
 		})
 	}
@@ -92,29 +87,26 @@ func (w *observation) tell(o *watch.Options) error {
 	}
 
 	w.beside = append(w.beside, h.Run)
-	o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { h.Observe(v) })
+	w.observe(func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { h.Observe(v) })
 	return nil
 }
 
 // health returns the cluster as the flags say.
 func (o *watchOptions) health(log *slog.Logger, minImpact func() float64) (*health.Cluster, error) {
-	c := &o.cluster
-	api, err := c.api()
+	api, err := o.cluster.api()
 	if err != nil {
 		return nil, err
 	}
 
-	ho := health.Options{
-		Server: api.Server, TokenFile: api.TokenFile, Client: api.Client, Act: c.act, MaxNodes: c.maxNodes, Hold: c.hold, DryRun: c.dryRun,
-		Log: log, MinImpact: minImpact, Jobs: o.jobs,
-	}
-	if o.state != "" {
-		ho.StateFile = filepath.Join(o.state, "cluster.json")
-	} else if c.act == health.ActReschedule && !c.dryRun {
+	h := o.cluster.health
+	h.API, h.Log, h.MinImpact, h.Jobs = api, log, minImpact, o.watch.Jobs
+	if o.watch.StateDir != "" {
+		h.StateFile = filepath.Join(o.watch.StateDir, "cluster.json")
+	} else if h.Act == health.ActReschedule && !h.DryRun {
 		return nil, usage("--act=reschedule needs --state: what labels a job had before must survive a restart")
 	}
 
-	return health.New(ho)
+	return health.New(h)
 }
 
 // tellOnce tells the cluster of the jobs as they are now, each as of its newest step.
@@ -139,8 +131,8 @@ func (w *observation) tellOnce(ctx context.Context) error {
 // release takes back what laggard set on nodes.
 func release(ctx context.Context, o watchOptions) (err error) {
 	log := newLogger()
-	if o.state != "" {
-		lock, err := watch.Lock(o.state) // no watcher of that state runs
+	if o.watch.StateDir != "" {
+		lock, err := watch.Lock(o.watch.StateDir) // no watcher of that state runs
 		if err != nil {
 			return err
 		}
@@ -158,13 +150,13 @@ func release(ctx context.Context, o watchOptions) (err error) {
 		return fmt.Errorf("release: %w", err)
 	}
 
-	log.Info("released", "nodes", nodes, "dry_run", o.cluster.dryRun)
+	log.Info("released", "nodes", nodes, "dry_run", o.cluster.health.DryRun)
 	return nil
 }
 
 // api returns the API server to talk to, none where nothing is written and there is none.
 func (o *clusterOptions) api() (health.API, error) {
-	if o.server != "" || o.dryRun && !o.release && !health.InPod() {
+	if o.server != "" || o.health.DryRun && !o.release && !health.InPod() {
 		return health.API{Server: o.server}, nil
 	}
 

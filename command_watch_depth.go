@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -15,28 +14,26 @@ import (
 
 // depthOptions are the flags of watch that record in depth where it looks.
 type depthOptions struct {
-	nodes   int
-	agents  string
-	longest time.Duration
-
+	options  depth.Options
+	agents   string
 	endpoint endpoint.Options
 }
 
 func (o *depthOptions) flags(f *pflag.FlagSet) {
-	f.IntVar(&o.nodes, "deepen", 0, "turn Communication on for suspect nodes and their peers, on so many nodes at most, and off again when decided; 0 switches nothing (needs --dry-run=false)")
+	f.IntVar(&o.options.Nodes, "deepen", 0, "turn Communication on for suspect nodes and their peers, on so many nodes at most, and off again when decided; 0 switches nothing (needs --dry-run=false)")
 	f.StringVar(&o.agents, "agents", "{node}:9611", "where agents' switches listen (their --listen): an address with {node} in it, unix:PATH (one agent here), a file of node: address lines (YAML or JSON), or kubernetes: port 9611 of the node's pods with the label laggard/metrics")
-	f.DurationVar(&o.longest, "deepen-for", depth.DefaultLongest, "longest time that nodes are recorded in depth for one suspicion")
+	f.DurationVar(&o.options.Longest, "deepen-for", depth.DefaultLongest, "longest time that nodes are recorded in depth for one suspicion")
 	o.endpoint.CallerFlags(f)
 }
 
 func (o *depthOptions) check() error {
 	switch {
-	case o.nodes < 0:
-		return usage("--deepen %d: want a number of nodes, or 0 to switch nothing", o.nodes)
-	case o.nodes == 0:
+	case o.options.Nodes < 0:
+		return usage("--deepen %d: want a number of nodes, or 0 to switch nothing", o.options.Nodes)
+	case o.options.Nodes == 0:
 		return nil
-	case o.longest <= 0:
-		return usage("--deepen-for %v: must be more than 0", o.longest)
+	case o.options.Longest <= 0:
+		return usage("--deepen-for %v: must be more than 0", o.options.Longest)
 	case o.agents == "":
 		return usage("--deepen needs --agents: where do the agents' switches listen?")
 	}
@@ -49,8 +46,9 @@ func (o *depthOptions) check() error {
 }
 
 // deepen adds adaptive depth.
-func (w *observation) deepen(o *watch.Options) error {
-	if w.o.depth.nodes == 0 {
+func (w *observation) deepen() error {
+	o := w.o.depth.options
+	if o.Nodes == 0 {
 		return nil
 	}
 
@@ -64,18 +62,18 @@ func (w *observation) deepen(o *watch.Options) error {
 		way.API = api
 	}
 
-	do := depth.Options{Switch: way, Nodes: w.o.depth.nodes, Longest: w.o.depth.longest, DryRun: w.o.cluster.dryRun, Log: w.log}
-	if w.o.state != "" {
-		do.StateFile = filepath.Join(w.o.state, "depth.json")
+	o.Switch, o.DryRun, o.Log = way, w.o.cluster.health.DryRun, w.log
+	if w.o.watch.StateDir != "" {
+		o.StateFile = filepath.Join(w.o.watch.StateDir, "depth.json")
 	}
 
-	d, err := depth.New(do)
+	d, err := depth.New(o)
 	if err != nil {
 		return err
 	}
 
 	w.depth = d
 	w.beside = append(w.beside, d.Run)
-	o.Observers = append(o.Observers, func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { d.Observe(v, w.watcher.Suspects(v.Job)) })
+	w.observe(func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { d.Observe(v, w.watcher.Suspects(v.Job)) })
 	return nil
 }

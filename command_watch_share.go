@@ -55,16 +55,17 @@ func (o *shareOptions) check(w *watchOptions) error {
 const leaseNamespace = "laggard"
 
 // divide shares the jobs with other watchers.
-func (w *observation) divide(o *watch.Options, table *source.Live) error {
+func (w *observation) divide(table *source.Live) error {
 	s := &w.o.share
-	o.Share = &watch.Share{Table: table}
+	share := &watch.Share{Table: table}
+	w.o.watch.Share = share
 	by := s.by
 	if by == "" && (w.o.cluster.server != "" || health.InPod()) {
 		by = byLeases
 	}
 
 	if by != byLeases {
-		o.Share.Holder = &watch.Rows{Name: s.name, Sink: w.sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
+		share.Holder = &watch.Rows{Name: s.name, Sink: w.sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
 		return nil
 	}
 
@@ -83,6 +84,6 @@ func (w *observation) divide(o *watch.Options, table *source.Live) error {
 
 	leases := watch.NewLeases(api, cmp.Or(api.Namespace, leaseNamespace), s.name, store.String(), s.lease, w.log)
 	w.beside = append(w.beside, leases.Run)
-	o.Share.Holder = leases
+	share.Holder = leases
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 )
 
 // TestWatch_Usage wants errors that say what to do.
@@ -52,11 +54,11 @@ func TestDepth_Usage(t *testing.T) {
 		o    depthOptions
 		want string
 	}{
-		{depthOptions{nodes: -1}, "want a number of nodes"},
-		{depthOptions{nodes: 1, agents: "{node}:1"}, "--deepen-for"},
-		{depthOptions{nodes: 1, longest: 1}, "--deepen needs --agents"},
-		{depthOptions{nodes: 1, longest: 1, agents: "/nowhere"}, "an address with {node} in it"},
-		{depthOptions{nodes: 1, longest: 1, agents: list}, ""},
+		{depthOptions{options: depth.Options{Nodes: -1}}, "want a number of nodes"},
+		{depthOptions{options: depth.Options{Nodes: 1}, agents: "{node}:1"}, "--deepen-for"},
+		{depthOptions{options: depth.Options{Nodes: 1, Longest: 1}}, "--deepen needs --agents"},
+		{depthOptions{options: depth.Options{Nodes: 1, Longest: 1}, agents: "/nowhere"}, "an address with {node} in it"},
+		{depthOptions{options: depth.Options{Nodes: 1, Longest: 1}, agents: list}, ""},
 		{depthOptions{}, ""},
 	} {
 		if err := c.o.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -78,12 +79,9 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
 		r := &ranks[i]
 		j.nodes[r.Rank] = r.Node
-		for k, g := range r.Groups { // dim:name:index:size
-			_, rest, _ := strings.Cut(g, ":")
-			if end := strings.LastIndexByte(rest, ':'); end > 0 {
-				if end = strings.LastIndexByte(rest[:end], ':'); end > 0 && k < len(r.GroupRanks) {
-					j.members[membership{r.Rank, rest[:end]}] = fmt.Sprint(r.GroupRanks[k])
-				}
+		for k, g := range r.Groups {
+			if _, name, index := frame.SplitGroup(g); index >= 0 && name != "" && k < len(r.GroupRanks) {
+				j.members[membership{r.Rank, name}] = fmt.Sprint(r.GroupRanks[k])
 			}
 		}
 	}

@@ -1,10 +1,12 @@
 package arrival
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -47,7 +49,7 @@ func Costliest(f *frame.Frame, v *verdict.Verdict) int {
 	best, most := -1, 0.0
 	if n := worst(v); n != nil {
 		for i, k := range f.Columns {
-			if k.Step < n.since || n.until > 0 && k.Step > n.until {
+			if k.Step < n.SinceStep || n.UntilStep > 0 && k.Step > n.UntilStep {
 				continue
 			}
 
@@ -101,7 +103,7 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
 	}
 
 	for i := len(waiting) - 1; i >= 0 && len(shown) < fewShown-1; i-- {
-		named := n != nil && slices.Contains(n.ranks, waiting[i])
+		named := n != nil && slices.Contains(n.Ranks, waiting[i])
 		if !have(waiting[i]) && !named {
 			shown = append(shown, Shown{waiting[i], Victim})
 		}
@@ -122,7 +124,7 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
 			}
 
 			row := slices.Index(l.Ranks, waiting[i])
-			if !same || l.Role[row] == role && !(n != nil && slices.Contains(n.ranks, waiting[i])) {
+			if !same || l.Role[row] == role && !(n != nil && slices.Contains(n.Ranks, waiting[i])) {
 				part := ""
 				if same && n != nil {
 					part = Peer
@@ -136,15 +138,9 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
 	return shown
 }
 
-// culprit is the node, or the link, that costs most.
-type culprit struct {
-	ranks        []int
-	cause        string
-	since, until int64 // steps; until 0 is now
-}
-
-// worst is the culprit that costs most, of those that are slow now if there is one; nil where there is none.
-func worst(v *verdict.Verdict) *culprit {
+// worst is the culprit that costs most, of those that are slow now if there is one: a node or, where
+// there is none, a link as if it were one; nil without either.
+func worst(v *verdict.Verdict) *verdict.Node {
 	var n *verdict.Node
 	for i := range v.Nodes {
 		x := &v.Nodes[i]
@@ -154,14 +150,12 @@ func worst(v *verdict.Verdict) *culprit {
 		}
 	}
 
-	switch {
-	case n != nil:
-		return &culprit{n.Ranks, n.Cause, n.SinceStep, n.UntilStep}
-	case len(v.Links) > 0:
-		return &culprit{v.Links[0].Ranks, verdict.Communication, v.Links[0].SinceStep, 0}
+	if n == nil && len(v.Links) > 0 {
+		l := &v.Links[0]
+		return &verdict.Node{Ranks: l.Ranks, Cause: verdict.Communication, SinceStep: l.SinceStep}
 	}
 
-	return nil
+	return n
 }
 
 // metricOf tells where a cause shows.
@@ -182,16 +176,16 @@ func metricOf(f *frame.Frame, cause string) frame.Metric {
 
 // slowest returns the rank of a culprit that is the most behind its peers in a column, and by how much,
 // in seconds; -1 where none was measured.
-func slowest(f *frame.Frame, column int, c *culprit) (rank int, excess float64) {
+func slowest(f *frame.Frame, column int, c *verdict.Node) (rank int, excess float64) {
 	rank, excess = -1, math.Inf(-1)
 	l := f.Layouts[f.Columns[column].Layout]
-	m := metricOf(f, c.cause)
+	m := metricOf(f, c.Cause)
 	for i, r := range l.Ranks {
-		if !slices.Contains(c.ranks, r) {
+		if !slices.Contains(c.Ranks, r) {
 			continue
 		}
 
-		if x := float64(f.At(m, i, column)) - peers(f, m, l, i, column, c.ranks); x > excess {
+		if x := float64(f.At(m, i, column)) - peers(f, m, l, i, column, c.Ranks); x > excess {
 			rank, excess = r, x
 		}
 	}
@@ -213,49 +207,30 @@ func peers(f *frame.Frame, m frame.Metric, l *frame.Layout, of, column int, name
 		}
 	}
 
-	if len(values) == 0 {
-		return 0
-	}
-
-	slices.Sort(values)
-	return middling(values)
+	return robust.Finite(robust.Median64(values), 0)
 }
 
 // byWaiting lists the ranks of a column by their exposed communication, the least first; those whose is
 // unknown come in the order of ranks.
 func byWaiting(f *frame.Frame, column int) []int {
-	type rank struct {
-		rank   int
-		waited float64
-	}
-	var all []rank
-	for i, r := range f.Ranks {
-		if x := f.At(frame.Step, i, column); x != x {
-			continue
+	var rows []int
+	for i := range f.Ranks {
+		if x := f.At(frame.Step, i, column); x == x {
+			rows = append(rows, i)
 		}
-
-		waited := float64(f.At(frame.Exposed, i, column))
-		if waited != waited {
-			waited = 0
-		}
-
-		all = append(all, rank{r, waited})
 	}
 
-	slices.SortStableFunc(all, func(a, b rank) int {
-		switch {
-		case a.waited < b.waited:
-			return -1
-		case a.waited > b.waited:
-			return 1
+	waited := func(row int) float32 {
+		if x := f.At(frame.Exposed, row, column); x == x {
+			return x
 		}
 
 		return 0
-	})
-	ranks := make([]int, len(all))
-	for i, r := range all {
-		ranks[i] = r.rank
+	}
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(waited(a), waited(b)) })
+	for i, row := range rows {
+		rows[i] = f.Ranks[row]
 	}
 
-	return ranks
+	return rows
 }

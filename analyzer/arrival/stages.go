@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -99,7 +100,7 @@ func (s *Stages) Finding() *verdict.Finding {
 	}
 
 	for i, w := range work {
-		times[i] = fmt.Sprintf("%.4g ms", 1e3*middling(w))
+		times[i] = fmt.Sprintf("%.4g ms", 1e3*robust.Median64(w))
 	}
 
 	steps := "1 step"
@@ -166,12 +167,11 @@ func (s *Stages) heavy(m frame.Metric) (stages []int, work [][]float64) {
 		var others []float64
 		for i, w := range work {
 			if i != st {
-				others = append(others, middling(w))
+				others = append(others, robust.Median64(w))
 			}
 		}
 
-		slices.Sort(others)
-		if middling(work[st]) >= uneven*middling(others) {
+		if robust.Median64(work[st]) >= uneven*robust.Median64(others) {
 			stages = append(stages, st)
 		}
 	}
@@ -203,7 +203,7 @@ func heavier(work [][]float64, stages []int) bool {
 func (s *Stages) saved(work [][]float64, heavy []int) float64 {
 	top, all := 0.0, 0.0
 	for _, w := range work {
-		top, all = max(top, middling(w)), all+middling(w)/float64(len(work))
+		top, all = max(top, robust.Median64(w)), all+robust.Median64(w)/float64(len(work))
 	}
 
 	steps := s.stages(frame.Step)
@@ -218,7 +218,7 @@ func (s *Stages) saved(work [][]float64, heavy []int) float64 {
 
 	longest := 0.0
 	for _, w := range steps {
-		longest = max(longest, middling(w))
+		longest = max(longest, robust.Median64(w))
 	}
 
 	return save / longest
@@ -233,15 +233,5 @@ func medianOf(work [][]float64, stages []int, named bool) float64 {
 		}
 	}
 
-	slices.Sort(all)
-	return middling(all)
-}
-
-// middling is the median of sorted values.
-func middling(v []float64) float64 {
-	if len(v) == 0 {
-		return math.NaN()
-	}
-
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	return robust.Median64(all)
 }

@@ -112,14 +112,14 @@ func (s *Step) ours(r *row.Record) bool {
 
 // Errors of View say what the source lacks.
 var (
-	ErrNoRanges = errors.New("the source has no ranges, only sums of steps: give the folder with the files, or a store that was filled with --records all")
-	ErrSums     = errors.New("the profiles hold sums of steps and not when anything was: a timeline needs a trace")
+	errNoRanges = errors.New("the source has no ranges, only sums of steps: give the folder with the files, or a store that was filled with --records all")
+	errSums     = errors.New("the profiles hold sums of steps and not when anything was: a timeline needs a trace")
 )
 
 // View puts the ranks side by side.
 func (s *Step) View() (*View, error) {
 	if !s.seen {
-		return nil, ErrNoRanges
+		return nil, errNoRanges
 	}
 
 	if s.held == 0 {
@@ -162,7 +162,7 @@ func (s *Step) View() (*View, error) {
 	}
 
 	if sums {
-		return nil, ErrSums
+		return nil, errSums
 	}
 
 	return v, nil
@@ -184,16 +184,14 @@ func (s *Step) met(c *clocks) bool {
 	return true
 }
 
-// rangeKey finds the range of a call again.
-type rangeKey struct {
-	rank       uint32
-	start, end int64
-	op         string
+// partOf finds a rank's part in a collective again by its range.
+func partOf(rank uint32, op string, start, end int64) call {
+	return call{rank: rank, op: op, start: start, end: end}
 }
 
 // waits are, of the step's collectives, the last to enter.
-func (s *Step) waits(all [][]call, c *clocks) map[rangeKey]entered {
-	waits := map[rangeKey]entered{}
+func (s *Step) waits(all [][]call, c *clocks) map[call]entered {
+	waits := map[call]entered{}
 	for _, members := range all {
 		if members[0].step != s.at.Step || int(members[0].repeat) != s.at.Repeat {
 			continue
@@ -201,7 +199,7 @@ func (s *Step) waits(all [][]call, c *clocks) map[rangeKey]entered {
 
 		_, last := c.entries(members)
 		for _, m := range members {
-			waits[rangeKey{m.rank, m.start, m.end, m.op}] = last
+			waits[partOf(m.rank, m.op, m.start, m.end)] = last
 		}
 	}
 
@@ -209,8 +207,8 @@ func (s *Step) waits(all [][]call, c *clocks) map[rangeKey]entered {
 }
 
 // add takes a range of the rank.
-func (l *Line) add(r row.Record, waits map[rangeKey]entered, offset int64) {
-	last, met := waits[rangeKey{r.Rank, r.StartNs, r.StartNs + r.DurNs, r.Op}]
+func (l *Line) add(r row.Record, waits map[call]entered, offset int64) {
+	last, met := waits[partOf(r.Rank, r.Op, r.StartNs, r.StartNs+r.DurNs)]
 	if r.Node != "" {
 		l.Node = r.Node
 	}

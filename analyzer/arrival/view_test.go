@@ -41,7 +41,6 @@ func fourSteps(more ...float32) *frame.Frame {
 		f.Add(c, []frame.Metric{frame.Step, frame.Self, frame.Exposed})
 	}
 
-	f.Close()
 	return f
 }
 
@@ -156,7 +155,7 @@ func TestView(t *testing.T) {
 func TestViewOfLess(t *testing.T) {
 	f := fourSteps(40, 40)
 	shown := []Shown{{2, Culprit}, {0, Victim}}
-	if _, err := NewStep(f, 1, shown).View(); !errors.Is(err, ErrNoRanges) {
+	if _, err := NewStep(f, 1, shown).View(); !errors.Is(err, errNoRanges) {
 		t.Errorf("nothing: %v", err)
 	}
 
@@ -178,7 +177,7 @@ func TestViewOfLess(t *testing.T) {
 	sums := ranges(0, 11, 0)[2:3]
 	sums[0].Op = "all"
 	s.Take(nil, sums)
-	if _, err := s.View(); !errors.Is(err, ErrSums) {
+	if _, err := s.View(); !errors.Is(err, errSums) {
 		t.Errorf("sums: %v", err)
 	}
 }

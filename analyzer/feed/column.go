@@ -2,6 +2,7 @@ package feed
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -58,10 +59,7 @@ func (c *column) set(k int, s *step) {
 				continue
 			}
 
-			c.V[m] = make([]float32, len(c.Owner))
-			for i := range c.V[m] {
-				c.V[m][i] = frame.NaN
-			}
+			c.V[m] = slices.Repeat([]float32{frame.NaN}, len(c.Owner))
 		}
 
 		c.V[m][k] = x
@@ -81,38 +79,12 @@ func (f *Feed) remap(old []int) {
 	}
 
 	n := len(f.Processes.Rows)
-	move := func(v []float32) []float32 {
-		if v == nil {
-			return nil
-		}
-
-		out := make([]float32, n)
-		for i := range out {
-			out[i] = frame.NaN
-		}
-
-		for i, x := range v {
-			if to[i] >= 0 {
-				out[to[i]] = x
-			}
-		}
-
-		return out
-	}
-	owners := func(v []uint16) []uint16 {
-		out := make([]uint16, n)
-		for i, x := range v {
-			if i < len(to) && to[i] >= 0 {
-				out[to[i]] = x
-			}
-		}
-
-		return out
-	}
 	for _, c := range f.Pending {
-		c.Owner = owners(c.Owner)
-		for m := range c.V {
-			c.V[m] = move(c.V[m])
+		c.Owner = moved(c.Owner, to, n, 0)
+		for m, v := range c.V {
+			if v != nil {
+				c.V[m] = moved(v, to, n, frame.NaN)
+			}
 		}
 
 		if c.StartRow >= 0 && c.StartRow < len(to) {
@@ -121,17 +93,21 @@ func (f *Feed) remap(old []int) {
 	}
 
 	for i := range f.Recent {
-		f.Recent[i].Owner = owners(f.Recent[i].Owner)
+		f.Recent[i].Owner = moved(f.Recent[i].Owner, to, n, 0)
 	}
 
-	f.Missed = owners(f.Missed)
-	seen := make([]int64, n)
-	for i, x := range f.Seen {
+	f.Missed, f.Seen = moved(f.Missed, to, n, 0), moved(f.Seen, to, n, 0)
+	f.spare = nil
+}
+
+// moved returns n values, each of v at its new place, and empty where there is none.
+func moved[T any](v []T, to []int, n int, empty T) []T {
+	out := slices.Repeat([]T{empty}, n)
+	for i, x := range v {
 		if i < len(to) && to[i] >= 0 {
-			seen[to[i]] = x
+			out[to[i]] = x
 		}
 	}
 
-	f.Seen = seen
-	f.spare = nil
+	return out
 }

@@ -58,7 +58,9 @@ type Feed struct {
 	layout *frame.Layout // of the columns that go
 	owners []uint16      // of each of its rows: the number of its process
 	stale  bool          // it is of a saved state
-	whole  *whole        // of a feed that has everything; nil: rows come as they come
+	// passed reports whether a column has all its rows, of a feed that has everything; nil:
+	// rows come as they come.
+	passed func(*column) bool
 }
 
 // Bounds of the feed.
@@ -96,24 +98,18 @@ func (f *Feed) Add(rows *row.Rows) {
 	}
 }
 
-// communication notes who talks to whom, and returns the process; nil for a window that
-// says nothing.
-func (f *Feed) communication(c *row.Communication) *process {
+// communication notes who talks to whom, and returns the process and the number of its
+// Talk, -1 for a window that says nothing.
+func (f *Feed) communication(c *row.Communication) (*process, int) {
 	if c.TotalNs < 0 || c.Calls == 0 {
-		return nil
+		return nil, -1
 	}
 
 	p := f.Processes.process(c.Rank, c.Incarnation)
-	p.Communicate(c)
-	return p
+	return p, p.Communicate(c)
 }
 
 func (f *Feed) step(s *row.Step) {
-	if s.Flags&row.FlagOpen != 0 {
-		f.Open++
-		return
-	}
-
 	p := f.note(s)
 	if p == nil {
 		return
@@ -129,8 +125,13 @@ func (f *Feed) step(s *row.Step) {
 }
 
 // note takes what layouts need of a row, and returns its process; nil for a row that
-// says nothing.
+// says nothing, and for a step that never ended, which is counted.
 func (f *Feed) note(s *row.Step) *process {
+	if s.Flags&row.FlagOpen != 0 {
+		f.Open++
+		return nil
+	}
+
 	if s.StepNs < 0 || s.Step > 1<<62 {
 		return nil
 	}
@@ -221,10 +222,13 @@ func (f *Feed) alone(p *process) bool {
 func (f *Feed) placeRow(p *process, s *row.Step) {
 	var x step
 	x.of(s)
-	if !f.place(p, &x) {
-		return
+	if f.place(p, &x) {
+		f.accept(s)
 	}
+}
 
+// accept counts a row.
+func (f *Feed) accept(s *row.Step) {
 	f.Accepted++
 	if s.Flags&row.FlagEstimated != 0 {
 		f.Estimated++

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -31,47 +32,22 @@ type Observer interface {
 //
 // The zero value is ready to use. Rows are copied.
 type History struct {
-	feed *Feed
-	job  string
-	rows rows
-	err  error // of the spool
-
-	count                                 int // rows of steps
-	open, switched, estimated, hostOnlies int
-	steps                                 map[frame.Place]int32 // rows of each
-	left                                  map[frame.Place]bool  // steps that are left out
-	frame                                 *frame.Frame
-}
-
-// rows keeps the rows of a History.
-type rows struct {
-	spool
-	processes  []*process
-	groups     names
-	operations names
+	feed       *Feed
+	job        string
+	rows       spool
+	err        error      // of the spool
+	processes  []*process // by their numbers
+	operations frame.Names
 	windows    bool // of communication, there are any
-	step       step
-	window     window
-}
+	switched   int  // rows
+	frame      *frame.Frame
 
-// names numbers strings.
-type names struct {
-	of   map[string]int32
-	list []string
-}
+	steps map[frame.Place]int32 // rows of each
+	left  map[frame.Place]bool  // steps that are left out
 
-func (n *names) number(s string) int32 {
-	if k, ok := n.of[s]; ok {
-		return k
-	}
-
-	if n.of == nil {
-		n.of = map[string]int32{}
-	}
-
-	k := int32(len(n.list))
-	n.of[s], n.list = k, append(n.list, s)
-	return k
+	// Of one row, kept for their memory.
+	step   step
+	window window
 }
 
 // historySamples is how many steps of each process roles are guessed from.
@@ -100,45 +76,35 @@ func (h *History) AddRank(r *row.Rank) {
 // comparing and is only counted.
 func (h *History) AddStep(s *row.Step) {
 	h.init(s.Job)
-	if s.Flags&row.FlagOpen != 0 {
-		h.open++
-		return
-	}
-
 	p := h.feed.note(s)
 	if p == nil {
 		return
 	}
 
-	h.count++
+	h.feed.accept(s)
 	h.steps[frame.Place{Step: s.Step, Repeat: s.Repeat}]++
-	for _, is := range []struct {
-		flag uint32
-		n    *int
-	}{{row.FlagSwitched, &h.switched}, {row.FlagEstimated, &h.estimated}, {row.FlagHostOnly, &h.hostOnlies}} {
-		if s.Flags&is.flag != 0 {
-			*is.n++
-		}
+	if s.Flags&row.FlagSwitched != 0 {
+		h.switched++
 	}
 
 	p.waiting++
-	h.rows.step.of(s)
-	number := h.rows.number(p)
-	h.keep(h.rows.add(s.StartNs, func(b []byte) []byte { return h.rows.step.append(append(b, isStep), number) }))
+	h.step.of(s)
+	number := h.number(p)
+	h.keep(h.rows.add(s.StartNs, func(b []byte) []byte { return h.step.append(append(b, isStep), number) }))
 }
 
 // AddCommunication takes one window of one rank's communication in one group.
 func (h *History) AddCommunication(c *row.Communication) {
 	h.init(c.Job)
-	p := h.feed.communication(c)
-	if p == nil {
+	p, talk := h.feed.communication(c)
+	if talk < 0 {
 		return
 	}
 
-	w := &h.rows.window
+	w := &h.window
 	w.of(c)
-	w.Process, w.Group, w.Op = h.rows.number(p), h.rows.groups.number(c.Group), h.rows.operations.number(c.Op)
-	h.rows.windows = true
+	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
+	h.windows = true
 	h.keep(h.rows.add(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) }))
 }
 
@@ -149,10 +115,10 @@ func (h *History) keep(err error) {
 }
 
 // number numbers a process, from 0.
-func (r *rows) number(p *process) int32 {
+func (h *History) number(p *process) int32 {
 	if p.number == 0 {
-		r.processes = append(r.processes, p)
-		p.number = int32(len(r.processes))
+		h.processes = append(h.processes, p)
+		p.number = int32(len(h.processes))
 	}
 
 	return p.number - 1
@@ -209,9 +175,10 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 		return nil, h.err
 	}
 
-	f := &frame.Frame{Job: h.job, Off: h.feed.Off()}
+	q := h.feed
+	f := &frame.Frame{Job: h.job, Off: q.Off()}
 	h.frame = f
-	if h.count == 0 {
+	if q.Accepted == 0 {
 		if f.Off == nil {
 			return nil, ErrEmpty
 		}
@@ -219,10 +186,10 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 		return f, nil
 	}
 
-	f.Estimated, f.HostOnly = float64(h.estimated)/float64(h.count), float64(h.hostOnlies)/float64(h.count)
-	f.Overlap = h.feed.Overlap()
-	if h.open > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("%d steps never ended (their process is gone) and were left out", h.open))
+	f.Estimated, f.HostOnly = float64(q.Estimated)/float64(q.Accepted), float64(q.HostOnly)/float64(q.Accepted)
+	f.Overlap = q.Overlap()
+	if q.Open > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("%d steps never ended (their process is gone) and were left out", q.Open))
 	}
 
 	if h.switched > 0 {
@@ -233,8 +200,8 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 		f.Notes = append(f.Notes, fmt.Sprintf("rows were kept in memory: %v", err))
 	}
 
-	h.feed.Settle(topo, true)
-	w := h.feed.Processes.world
+	q.Settle(topo, true)
+	w := q.Processes.world
 	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, len(w.Launches)
 	h.bound(f)
 	return f, nil
@@ -246,27 +213,18 @@ const sparseCells = 64
 
 // bound leaves the steps out that the fewest ranks recorded until there are not too many.
 func (h *History) bound(f *frame.Frame) {
-	most := max(1, (sparseCells*h.count+1<<20)/len(f.Ranks))
+	most := max(1, (sparseCells*int(h.feed.Accepted)+1<<20)/len(f.Ranks))
 	if len(h.steps) <= most {
 		h.steps = nil
 		return
 	}
 
-	type counted struct {
-		at frame.Place
-		n  int32
-	}
-	all := make([]counted, 0, len(h.steps))
-	for at, n := range h.steps {
-		all = append(all, counted{at, n})
-	}
-
-	slices.SortFunc(all, func(a, b counted) int {
-		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.at.Step, b.at.Step), cmp.Compare(a.at.Repeat, b.at.Repeat))
+	all := slices.SortedFunc(maps.Keys(h.steps), func(a, b frame.Place) int {
+		return cmp.Or(cmp.Compare(h.steps[b], h.steps[a]), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
 	})
 	h.steps, h.left = nil, map[frame.Place]bool{}
-	for _, x := range all[most:] {
-		h.left[x.at] = true
+	for _, at := range all[most:] {
+		h.left[at] = true
 	}
 
 	f.Notes = append(f.Notes, fmt.Sprintf("%d steps that few ranks recorded were left out to bound the work", len(h.left)))
@@ -275,30 +233,32 @@ func (h *History) bound(f *frame.Frame) {
 // Play hands the job's steps to o in order, once, after Settle. The frame that Settle
 // returned learns them: their keys, and of the metrics that are named the values.
 func (h *History) Play(o Observer, metrics ...frame.Metric) error {
-	if h.count == 0 {
+	f, q := h.frame, h.feed
+	if q.Accepted == 0 {
 		return nil
 	}
 
-	f, q := h.frame, h.feed
-	q.whole = &whole{}
-	q.Processes.each(func(p *process) { q.whole.all = append(q.whole.all, p) })
-	t := h.transfers()
+	q.passed = h.passed()
+	t, dropped := h.transfers(), 0
 	observe := func(c *frame.Column) {
 		t.until(c.Attempt, c.Step, o.ObserveTransfer)
-		f.Add(c, metrics)
+		if !f.Add(c, metrics) {
+			dropped++
+		}
+
 		o.Observe(c)
 	}
 	err := h.rows.each(func(at int64, b []byte) error {
 		if b[0] == isWindow {
-			w := &h.rows.window
+			w := &h.window
 			w.read(b[1:])
-			p := h.rows.processes[w.Process]
-			t.add(p, q.Processes.row(p.Rank), h.rows.groups.list[w.Group], h.rows.operations.list[w.Op], w.Op, w)
+			p := h.processes[w.Process]
+			t.add(p, q.Processes.row(p.Rank), h.operations.List[w.Op], w)
 			return nil
 		}
 
-		s := &h.rows.step
-		p := h.rows.processes[s.read(b[1:])]
+		s := &h.step
+		p := h.processes[s.read(b[1:])]
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
 		if h.left == nil || !h.left[frame.Place{Step: uint64(s.Step), Repeat: uint16(s.Repeat)}] {
@@ -306,26 +266,29 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 			p.begun = true
 		}
 
-		q.Release(More, Lag{}, observe)
+		q.Release(More, 0, observe)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 
-	q.Release(Over, Lag{}, observe)
+	q.Release(Over, 0, observe)
 	t.until(math.MaxInt, 0, o.ObserveTransfer)
 	w := q.Processes.world
 	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
 	f.Notes = append(f.Notes, w.Notes...)
-	f.Close()
+	if dropped > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))
+	}
+
 	return nil
 }
 
 // transfers is empty. A group has the name that the layouts give it.
 func (h *History) transfers() *transfers {
 	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
-	if h.rows.windows {
+	if h.windows {
 		w := h.feed.Processes.world
 		var layouts []*frame.Layout
 		for k := range w.Launches {
@@ -360,27 +323,23 @@ func (k *keeper) Observe(*frame.Column) {}
 
 func (k *keeper) ObserveTransfer(t *frame.Transfer) { k.Transfers = append(k.Transfers, *t) }
 
-// whole says when a column is complete of a feed whose rows are all there, in the order
-// of their starts.
-type whole struct {
-	all   []*process
-	place place // of the column that was asked for last,
-	next  int   // and the first process that it may wait for
-}
-
-// passed reports whether no process can have another row in the column.
-func (w *whole) passed(c *column) bool {
-	if w.place != c.Place {
-		w.place, w.next = c.Place, 0
-	}
-
-	for ; w.next < len(w.all); w.next++ {
-		if w.all[w.next].mayBeIn(c.Place) {
-			return false
+// passed returns what reports whether no process can have another row in a column.
+func (h *History) passed() func(*column) bool {
+	var all []*process
+	h.feed.Processes.each(func(p *process) { all = append(all, p) })
+	var at place // of the column that was asked for last,
+	next := 0    // and the first process that it may wait for
+	return func(c *column) bool {
+		if at != c.Place {
+			at, next = c.Place, 0
 		}
-	}
 
-	return true
+		for next < len(all) && !all[next].mayBeIn(c.Place) {
+			next++
+		}
+
+		return next == len(all)
+	}
 }
 
 // mayBeIn reports whether a row of the process that was not placed yet may belong to a

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"unique"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -60,7 +61,6 @@ type processes struct {
 	offKnown bool
 	rowOf    []int32    // rank → row + 1, dense
 	newest   []*process // rank → the process asked for last, dense
-	names    map[string]string
 }
 
 // sampleSteps of each rank are looked at before roles are guessed.
@@ -164,7 +164,7 @@ func (r *processes) step(p *process, s *row.Step) {
 	if p.Rows == 0 || at.Before(p.first) {
 		p.Stepped, p.First, p.FirstNs, p.copied = true, at, s.StartNs, false
 		if p.Node == "" {
-			p.Node = r.name(s.Node)
+			p.Node = unique.Make(s.Node).Value() // one copy of each
 		}
 
 		r.Dirty = true
@@ -185,20 +185,6 @@ func (r *processes) step(p *process, s *row.Step) {
 
 		p.Samples = append(p.Samples, frame.Sample{FP: v[frame.FP], Self: v[frame.Self]})
 	}
-}
-
-// name keeps one copy of each node's name.
-func (r *processes) name(s string) string {
-	if n, ok := r.names[s]; ok {
-		return n
-	}
-
-	if r.names == nil {
-		r.names = map[string]string{}
-	}
-
-	r.names[s] = s
-	return s
 }
 
 // overlap tells of two runs under the job's name.
@@ -232,26 +218,9 @@ func (r *processes) build(topo *topology.File) bool {
 
 	r.world = frame.NewWorld(all, r.Seen, topo)
 	r.Rows, r.rowOf = r.world.Ranks, nil
-	type where struct {
-		attempt int
-		later   bool
-	}
-	at := make(map[*frame.Process]where, len(all))
-	for k, l := range r.world.Launches {
-		for _, p := range l.First {
-			at[p] = where{k, false}
-		}
-
-		for _, list := range l.Later {
-			for _, p := range list {
-				at[p] = where{k, true}
-			}
-		}
-	}
-
 	r.each(func(p *process) {
-		w := at[p.Process]
-		p.Placed, p.Attempt, p.Later = p.Stepped, w.attempt, w.later
+		p.Placed = p.Stepped
+		p.Attempt, p.Later = r.world.Seat(p.Process)
 	})
 	return true
 }

@@ -1,32 +1,16 @@
 package feed
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// Lag bounds how long a step waits for ranks whose row is missing, by what was
-// recorded and never by a timer: so many later steps, or so much later an end.
-type Lag struct {
-	Steps int           // 0 means DefaultLag.Steps
-	Time  time.Duration // 0 means DefaultLag.Time
-}
-
-// DefaultLag covers agents that ship once a minute; the steps only bound memory.
-var DefaultLag = Lag{Steps: maxPending, Time: 2 * time.Minute}
-
-func (l Lag) orDefault() Lag {
-	if l.Steps <= 0 {
-		l.Steps = DefaultLag.Steps
-	}
-
-	if l.Time <= 0 {
-		l.Time = DefaultLag.Time
-	}
-
-	return l
-}
+// DefaultLag is how long a step waits for ranks whose row is missing, by what was recorded
+// and never by a timer: until a later step ended so much later. It covers agents that ship
+// once a minute.
+const DefaultLag = 2 * time.Minute
 
 // Stage says what may still come, and so how patient a release is.
 type Stage uint8
@@ -37,10 +21,10 @@ const (
 	Over                 // nothing will come any more: everything goes
 )
 
-// Release hands the columns that are due to observe, in order. The column is
-// valid during the call only.
-func (f *Feed) Release(at Stage, lag Lag, observe func(*frame.Column)) {
-	lag = lag.orDefault()
+// Release hands the columns that are due to observe, in order; lag 0 means DefaultLag. The
+// column is valid during the call only.
+func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column)) {
+	lag = cmp.Or(max(0, lag), DefaultLag)
 	for len(f.Pending) > 0 {
 		c := f.Pending[0]
 		if w := f.Processes.world; w == nil || c.Place.Attempt >= len(w.Launches) {
@@ -51,7 +35,7 @@ func (f *Feed) Release(at Stage, lag Lag, observe func(*frame.Column)) {
 			f.arrange(c.Place.Attempt)
 		}
 
-		if !f.Begun && f.layout.From == "inferred" && f.whole == nil {
+		if !f.Begun && f.layout.From == "inferred" && f.passed == nil {
 			if at != Over && len(f.Pending) < sampleSteps {
 				return // roles come from times: see some first
 			}
@@ -69,13 +53,13 @@ func (f *Feed) Release(at Stage, lag Lag, observe func(*frame.Column)) {
 }
 
 // due reports whether a column needn't wait any longer.
-func (f *Feed) due(c *column, at Stage, lag Lag) bool {
+func (f *Feed) due(c *column, at Stage, lag time.Duration) bool {
 	if at == Over {
 		return true
 	}
 
-	if f.whole != nil {
-		return f.whole.passed(c)
+	if f.passed != nil {
+		return f.passed(c)
 	}
 
 	if len(f.Pending) > maxPending || f.complete(c, f.layout) {
@@ -91,16 +75,12 @@ func (f *Feed) due(c *column, at Stage, lag Lag) bool {
 		return false
 	}
 
-	if len(f.Pending) > lag.Steps {
-		return true
-	}
-
 	newest := int64(0)
 	for _, x := range f.Pending[1:] {
 		newest = max(newest, x.Newest)
 	}
 
-	return newest-c.Newest > int64(lag.Time)
+	return newest-c.Newest > int64(lag)
 }
 
 // complete reports whether every rank that is waited for has its row in c.

@@ -3,7 +3,6 @@ package feed
 import (
 	"bufio"
 	"cmp"
-	"container/heap"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -154,34 +153,24 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 		*s = spool{}
 	}()
 	s.data, s.order = nil, nil
-	parts := make(merge, 0, len(s.ends))
+	var parts []*part // by their next records
 	from := int64(0)
 	for k, end := range s.ends {
 		p := &part{number: k, r: bufio.NewReaderSize(io.NewSectionReader(s.file, from, end-from), spoolRead)}
 		from = end
-		if more, err := p.next(); err != nil {
+		if parts, err = p.insert(parts); err != nil {
 			return err
-		} else if more {
-			parts = append(parts, p)
 		}
 	}
 
-	heap.Init(&parts)
 	for len(parts) > 0 {
 		p := parts[0]
 		if err := take(p.at, p.record[recordHead:]); err != nil {
 			return err
 		}
 
-		more, err := p.next()
-		if err != nil {
+		if parts, err = p.insert(parts[1:]); err != nil {
 			return err
-		}
-
-		if more {
-			heap.Fix(&parts, 0)
-		} else {
-			heap.Pop(&parts)
 		}
 	}
 
@@ -221,27 +210,16 @@ func (p *part) next() (bool, error) {
 	return true, nil
 }
 
-// merge is the parts as a heap: the earliest record is on top, of one time that of the
-// part that was written first.
-type merge []*part
+// insert moves on to the next record, if there is one, and puts the part where that
+// belongs: records of one time come in the order of parts.
+func (p *part) insert(parts []*part) ([]*part, error) {
+	more, err := p.next()
+	if err != nil || !more {
+		return parts, err
+	}
 
-// Len implements heap.Interface.
-func (m merge) Len() int { return len(m) }
-
-// Less implements heap.Interface.
-func (m merge) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(m[i].at, m[j].at), cmp.Compare(m[i].number, m[j].number)) < 0
-}
-
-// Swap implements heap.Interface.
-func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
-
-// Push implements heap.Interface.
-func (m *merge) Push(p any) { *m = append(*m, p.(*part)) }
-
-// Pop implements heap.Interface.
-func (m *merge) Pop() any {
-	last := (*m)[len(*m)-1]
-	*m = (*m)[:len(*m)-1]
-	return last
+	k, _ := slices.BinarySearchFunc(parts, p, func(a, b *part) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))
+	})
+	return slices.Insert(parts, k, p), nil
 }

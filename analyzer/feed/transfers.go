@@ -13,7 +13,7 @@ import (
 // window is one process's communication in one group and window of steps, per step.
 type window struct {
 	Process        int32
-	Group, Op      int32 // numbers of the names
+	Talk, Op       int32 // numbers of the process's Talk, and of the name
 	Repeat, Steps  uint16
 	From, To       int64
 	Seconds, Bytes float32
@@ -23,7 +23,7 @@ type window struct {
 
 func (w *window) append(b []byte) []byte {
 	le := binary.LittleEndian
-	b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(w.Process)), uint32(w.Group)), uint32(w.Op))
+	b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(w.Process)), uint32(w.Talk)), uint32(w.Op))
 	b = le.AppendUint16(le.AppendUint16(b, w.Repeat), w.Steps)
 	b = le.AppendUint64(le.AppendUint64(b, uint64(w.From)), uint64(w.To))
 	for _, x := range []float32{w.Seconds, w.Bytes, w.Calls, w.Quickest} {
@@ -35,7 +35,7 @@ func (w *window) append(b []byte) []byte {
 
 func (w *window) read(b []byte) {
 	le := binary.LittleEndian
-	w.Process, w.Group, w.Op = int32(le.Uint32(b)), int32(le.Uint32(b[4:])), int32(le.Uint32(b[8:]))
+	w.Process, w.Talk, w.Op = int32(le.Uint32(b)), int32(le.Uint32(b[4:])), int32(le.Uint32(b[8:]))
 	w.Repeat, w.Steps = le.Uint16(b[12:]), le.Uint16(b[14:])
 	w.From, w.To = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:]))
 	for i, x := range []*float32{&w.Seconds, &w.Bytes, &w.Calls, &w.Quickest} {
@@ -43,7 +43,7 @@ func (w *window) read(b []byte) {
 	}
 }
 
-// of makes the window of a row; its names are numbered by the caller.
+// of makes the window of a row; what is numbered is the caller's.
 func (w *window) of(c *row.Communication) {
 	steps := max(1, c.Steps)
 	w.Repeat, w.Steps, w.From, w.To = c.Repeat, uint16(min(steps, math.MaxUint16)), int64(c.StepFrom), int64(c.StepTo)
@@ -67,13 +67,13 @@ type transferKey struct {
 }
 
 // add takes a window of the process in that row.
-func (t *transfers) add(p *process, row int, group, op string, opNumber int32, w *window) {
-	g := t.known.Of(p.Process, group)
+func (t *transfers) add(p *process, row int, op string, w *window) {
+	g := t.known.Of(p.Process, int(w.Talk))
 	if g < 0 || row < 0 {
 		return
 	}
 
-	key := transferKey{int32(p.Attempt), g, opNumber, w.Repeat, w.From}
+	key := transferKey{int32(p.Attempt), g, w.Op, w.Repeat, w.From}
 	x := t.pending[key]
 	if x == nil {
 		made := t.known.Transfer(g)

@@ -1,5 +1,5 @@
-// Package frame holds the steps of one job as columns and as rank × step matrices,
-// and says for every step which rank ran where, in which role, with whom.
+// Package frame holds the steps of one job as columns, and says for every step which
+// rank ran where, in which role, with whom.
 //
 // Invariants: a cell is NaN where nothing was recorded, never zero; a column is
 // one step of the whole job (attempt, step, repeat) and columns are in the order
@@ -14,7 +14,6 @@
 package frame
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -109,19 +108,16 @@ type Frame struct {
 	// Notes are sentences for a person: what was dropped or guessed.
 	Notes []string
 
-	values  [MetricCount][][]float32 // metric → row → column; nil row = never recorded
-	columns [MetricCount][][]float32 // metric → column → row, of an open frame
-	seen    [MetricCount]bool
-	dropped int
+	values [MetricCount][][]float32 // metric → column → row; nil column = nobody recorded it
+	seen   [MetricCount]bool
 }
 
 // maxCells bounds one matrix: 10,000 ranks × 25,000 steps, 1 GB.
 const maxCells = 250_000_000
 
-// Add appends a column of a job whose Ranks are known: a copy of those metrics of it.
-// Columns beyond a bound are left out, with a note. The frame can be read when it was
-// closed.
-func (f *Frame) Add(c *Column, metrics []Metric) {
+// Add appends a column of a job whose Ranks are known: a copy of those metrics of it. It
+// returns false for a column beyond the bound, which is left out.
+func (f *Frame) Add(c *Column, metrics []Metric) bool {
 	if n := len(f.Layouts); n == 0 || f.Layouts[n-1] != c.Layout {
 		f.Layouts = append(f.Layouts, c.Layout)
 	}
@@ -132,63 +128,15 @@ func (f *Frame) Add(c *Column, metrics []Metric) {
 
 	k := Key{Attempt: c.Attempt, Step: c.Step, Repeat: c.Repeat, StartNs: c.StartNs, Passes: c.Passes, Layout: len(f.Layouts) - 1}
 	if (len(f.Columns)+1)*len(f.Ranks) > maxCells {
-		f.dropped++
-		return
+		return false
 	}
 
 	f.Columns = append(f.Columns, k)
 	for _, m := range metrics {
-		if c.V[m] == nil {
-			continue
-		}
-
-		for len(f.columns[m]) < len(f.Columns)-1 {
-			f.columns[m] = append(f.columns[m], nil)
-		}
-
-		f.columns[m] = append(f.columns[m], slices.Clone(c.V[m]))
-	}
-}
-
-// Close puts the columns that were added together to matrices.
-func (f *Frame) Close() {
-	if f.dropped > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", f.dropped))
+		f.values[m] = append(f.values[m], slices.Clone(c.V[m]))
 	}
 
-	for m := range f.columns {
-		if f.columns[m] != nil {
-			f.values[m] = transpose(f.columns[m], len(f.Ranks), len(f.Columns))
-			f.columns[m] = nil
-		}
-	}
-}
-
-// transpose makes rows of columns, the last of which may be missing; a row without any
-// value stays nil.
-func transpose(columns [][]float32, rows, n int) [][]float32 {
-	out := make([][]float32, rows)
-	cells := make([]float32, rows*n)
-	for k := range cells {
-		cells[k] = NaN
-	}
-
-	for from := 0; from < len(columns); from += blockColumns { // a cache line of a row at a time
-		for r := range rows {
-			line := cells[r*n : (r+1)*n : (r+1)*n]
-			for c := from; c < min(from+blockColumns, len(columns)); c++ {
-				if columns[c] == nil {
-					continue
-				}
-
-				if x := columns[c][r]; x == x {
-					line[c], out[r] = x, line
-				}
-			}
-		}
-	}
-
-	return out
+	return true
 }
 
 // Has reports whether any rank recorded m in any step, kept or not.
@@ -196,91 +144,35 @@ func (f *Frame) Has(m Metric) bool { return f.seen[m] }
 
 // At returns one cell, NaN where nothing was recorded.
 func (f *Frame) At(m Metric, row, col int) float32 {
-	if f.values[m] == nil || f.values[m][row] == nil {
+	if f.values[m] == nil || f.values[m][col] == nil {
 		return NaN
 	}
 
-	return f.values[m][row][col]
+	return f.values[m][col][row]
 }
 
-// Row returns all columns of one rank, or nil where it never recorded m. The
-// slice is the frame's own: don't write to it.
-func (f *Frame) Row(m Metric, row int) []float32 {
-	if f.values[m] == nil {
-		return nil
-	}
+// Values returns a metric of all columns, each by row, nil where nobody recorded it or it
+// was not kept. They are the frame's own: don't write to them.
+func (f *Frame) Values(m Metric) [][]float32 { return f.values[m] }
 
-	return f.values[m][row]
-}
-
-// blockColumns is how many columns are gathered at a time: a cache line holds 16
-// float32, so each line of a rank's row is touched once.
-const blockColumns = 16
-
-// Each calls visit with every column in order. The Column and its slices are
-// reused: copy what is kept. It stops at the first error and returns it.
+// Each calls visit with every column in order. It stops at the first error and returns it.
 func (f *Frame) Each(visit func(*Column) error) error {
-	var cols [blockColumns]Column
-	var store [MetricCount][]float32
-	n := len(f.Ranks)
-	for from := 0; from < len(f.Columns); from += blockColumns {
-		to := min(from+blockColumns, len(f.Columns))
-		for m := Metric(0); m < MetricCount; m++ {
-			for k := range cols {
-				cols[k].V[m] = nil
-			}
-
-			if f.values[m] == nil {
-				continue
-			}
-
-			if store[m] == nil {
-				store[m] = make([]float32, blockColumns*n)
-			}
-
-			f.gather(m, from, to, store[m], &cols)
+	for i, k := range f.Columns {
+		c := Column{Attempt: k.Attempt, Step: k.Step, Repeat: k.Repeat, StartNs: k.StartNs, Passes: k.Passes, Layout: f.Layouts[k.Layout]}
+		if i > 0 {
+			c.Off = Unrecorded(f.Off, f.Columns[i-1], k)
 		}
 
-		for c := from; c < to; c++ {
-			k, col := f.Columns[c], &cols[c-from]
-			col.Attempt, col.Step, col.Repeat, col.StartNs, col.Passes = k.Attempt, k.Step, k.Repeat, k.StartNs, k.Passes
-			col.Layout, col.Off = f.Layouts[k.Layout], 0
-			if c > 0 {
-				col.Off = Unrecorded(f.Off, f.Columns[c-1], k)
+		for m, v := range f.values {
+			if v != nil {
+				c.V[m] = v[i]
 			}
+		}
 
-			if err := visit(col); err != nil {
-				return err
-			}
+		if err := visit(&c); err != nil {
+			return err
 		}
 	}
 
 	return nil
-}
-
-// gather copies columns [from, to) of m into buf, column by column, and points
-// the columns at it; a column without any value stays nil.
-func (f *Frame) gather(m Metric, from, to int, buf []float32, cols *[blockColumns]Column) {
-	n := len(f.Ranks)
-	var some [blockColumns]bool
-	for r, line := range f.values[m] {
-		if line == nil {
-			for c := range to - from {
-				buf[c*n+r] = NaN
-			}
-
-			continue
-		}
-
-		for c, v := range line[from:to] {
-			buf[c*n+r] = v
-			some[c] = some[c] || v == v
-		}
-	}
-
-	for c := range to - from {
-		if some[c] {
-			cols[c].V[m] = buf[c*n : (c+1)*n]
-		}
-	}
 }

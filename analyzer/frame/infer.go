@@ -17,29 +17,21 @@ func (w *World) infer(l *Layout, current []*Process) {
 	}
 }
 
-// comms is what one launch's processes say of a group.
-type comms struct {
+// talkers are the ranks of one launch that talk in a group.
+type talkers struct {
+	namedGroup
 	rows  []int32
 	p2p   bool
-	bytes float64
-	size  int
-	name  string
-	dim   string
+	bytes float64 // of a rank, per step
 }
 
-// byCommunicators takes ranks that share a communicator for collectives to have
-// one role, and those that are joined by send and recv to be one pipeline.
-func (w *World) byCommunicators(l *Layout) {
-	if !w.talks {
-		return
-	}
-
+// talkers returns the groups that the processes of the layout's launch talk in.
+func (w *World) talkers(l *Layout) []*talkers {
 	known := w.Communicators(l)
-	groups := map[int32]*comms{}
-	launch := w.Launches[l.Attempt]
+	groups := map[int32]*talkers{}
 	for _, p := range w.all {
 		row := w.Row(p.Rank)
-		if row < 0 || launch.First[p.Rank] != p && !slices.Contains(launch.Later[p.Rank], p) {
+		if row < 0 || w.seats[p].attempt != l.Attempt {
 			continue
 		}
 
@@ -48,7 +40,7 @@ func (w *World) byCommunicators(l *Layout) {
 			g := groups[id]
 			if g == nil {
 				named := &known.groups[id]
-				g = &comms{name: named.name, dim: named.dim, size: named.size}
+				g = &talkers{namedGroup: namedGroup{name: named.name, dim: named.dim}}
 				groups[id] = g
 			}
 
@@ -58,40 +50,54 @@ func (w *World) byCommunicators(l *Layout) {
 		}
 	}
 
-	if len(groups) == 0 {
-		return
-	}
-
-	list := make([]*comms, 0, len(groups))
+	list := make([]*talkers, 0, len(groups))
 	for _, k := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[k]
 		slices.Sort(g.rows)
 		g.rows = slices.Compact(g.rows)
 		g.bytes /= float64(len(g.rows))
-		if g.size < len(g.rows) {
-			g.size = len(g.rows)
+		if g.dim == "" && g.p2p {
+			g.dim = "pp"
+		}
+
+		for _, r := range g.rows {
+			g.ranks = append(g.ranks, w.Ranks[r])
 		}
 
 		list = append(list, g)
 	}
 
-	l.setGroups(w.named(list))
-	chains := newUnion(len(l.Ranks))
+	return list
+}
+
+// byCommunicators takes ranks that share a communicator for collectives to have
+// one role, and those that are joined by send and recv to be one pipeline.
+func (w *World) byCommunicators(l *Layout) {
+	if !w.talks {
+		return
+	}
+
+	list := w.talkers(l)
+	if len(list) == 0 {
+		return
+	}
+
+	chains := NewSets(len(l.Ranks))
 	pipelined := false
-	for _, g := range list {
-		if g.p2p && len(g.rows) > 1 {
+	named := make([]namedGroup, len(list))
+	for i, g := range list {
+		if named[i] = g.namedGroup; g.p2p && len(g.rows) > 1 {
 			pipelined = true
-			for _, r := range g.rows[1:] {
-				chains.merge(g.rows[0], r)
-			}
+			chains.Join(g.rows...)
 		}
 	}
 
+	l.setGroups(named)
 	if !pipelined {
 		return // data parallel: all alike, as they are
 	}
 
-	roles := partition(list, chains, presentCount(l))
+	roles := partition(list, chains, l.Recorded())
 	if roles == nil {
 		return
 	}
@@ -106,48 +112,19 @@ func (w *World) byCommunicators(l *Layout) {
 	l.Stages = len(roles)
 	l.setRoles(positions, nil)
 	l.setReplicas(chains)
-	l.setGroups(w.named(list)) // classes need the stages
-}
-
-func (w *World) named(list []*comms) []namedGroup {
-	var out []namedGroup
-	for _, g := range list {
-		n := namedGroup{name: g.name, dim: g.dim}
-		if n.dim == "" && g.p2p {
-			n.dim = "pp"
-		}
-
-		for _, r := range g.rows {
-			n.ranks = append(n.ranks, w.Ranks[r])
-		}
-
-		out = append(out, n)
-	}
-
-	return out
-}
-
-func presentCount(l *Layout) int {
-	n := 0
-	for _, p := range l.Present {
-		if p {
-			n++
-		}
-	}
-
-	return n
+	l.setGroups(named) // classes need the stages
 }
 
 // partition finds the disjoint collective groups of equal size that cover all
 // ranks, hold no two ranks of one pipeline, and move the most bytes: the
 // data-parallel groups. Its parts come ordered by their lowest row, which is the
 // stage order of every launcher that puts the pipeline outermost.
-func partition(list []*comms, chains *union, total int) [][]int32 {
-	bySize := map[int][]*comms{}
+func partition(list []*talkers, chains *Sets, total int) [][]int32 {
+	bySize := map[int][]*talkers{}
 	for _, g := range list {
 		roots := map[int32]bool{}
 		for _, r := range g.rows {
-			roots[chains.find(r)] = true
+			roots[chains.Find(r)] = true
 		}
 
 		if !g.p2p && len(g.rows) > 1 && len(roots) == len(g.rows) && len(g.rows) < total {
@@ -159,7 +136,7 @@ func partition(list []*comms, chains *union, total int) [][]int32 {
 	most := -1.0
 	for _, size := range slices.Sorted(maps.Keys(bySize)) {
 		groups := bySize[size]
-		slices.SortStableFunc(groups, func(a, b *comms) int { return cmp.Compare(b.bytes, a.bytes) })
+		slices.SortStableFunc(groups, func(a, b *talkers) int { return cmp.Compare(b.bytes, a.bytes) })
 		taken := map[int32]bool{}
 		var parts [][]int32
 		volume := 0.0
@@ -249,14 +226,14 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		unit = gcd(unit, len(p))
 	}
 
-	if unit < 2 || len(all) != presentCount(l) {
+	if unit < 2 || len(all) != l.Recorded() {
 		return
 	}
 
 	positions := stagesOf(parts, unit, len(l.Ranks))
 	l.Stages = len(all) / unit
 	l.setRoles(positions, nil)
-	l.setReplicas(newUnion(len(l.Ranks)))
+	l.setReplicas(NewSets(len(l.Ranks)))
 	l.setGroups(nil)
 	w.note(fmt.Sprintf("no groups are known: roles were guessed from %d clusters of forward times", len(parts)))
 }

@@ -8,26 +8,31 @@ import (
 // Launch is one start of the job: the processes that began together, and those that
 // took a rank's place later while the others went on.
 type Launch struct {
-	First map[uint32]*Process   // of each rank, the process it began with
-	Later map[uint32][]*Process // those that replaced it, by start
 	World int
+	first map[uint32]*Process // of each rank, the process it began with
+}
+
+// seat is where a process belongs.
+type seat struct {
+	attempt int  // number of the launch
+	later   bool // it took a rank's place while the others went on
 }
 
 // LaunchSpread is how long the processes of one launch may take to appear:
 // containers are pulled, hosts' clocks differ by seconds.
 const LaunchSpread = int64(300e9)
 
-// launches splits all processes into launches. A process whose rank is already
+// launches splits all processes into launches, and seats them. A process whose rank is already
 // there starts a new launch only when at least half of the running ranks get a
 // new process together with it, or the world has another size; else that rank alone
 // was restarted in place.
-func launches(all []*Process) []*Launch {
+func launches(all []*Process) ([]*Launch, map[*Process]seat) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b *Process) int {
 		return cmp.Or(cmp.Compare(a.Begin(), b.Begin()), cmp.Compare(a.Rank, b.Rank))
 	})
 	var out []*Launch
-	cur := newLaunch()
+	cur, seats := newLaunch(), make(map[*Process]seat, len(all))
 	var pending []*Process
 	held := map[uint32]bool{}
 	flush := func() {
@@ -37,7 +42,7 @@ func launches(all []*Process) []*Launch {
 
 		renewed, world := 0, 0
 		for _, p := range pending {
-			if cur.First[p.Rank] != nil {
+			if cur.first[p.Rank] != nil {
 				renewed++
 			}
 
@@ -45,13 +50,13 @@ func launches(all []*Process) []*Launch {
 		}
 
 		resized := world > 0 && cur.World > 0 && world != cur.World
-		if renewed > 0 && (resized || 2*renewed >= len(cur.First)) {
+		if renewed > 0 && (resized || 2*renewed >= len(cur.first)) {
 			out = append(out, cur)
 			cur = newLaunch()
 		}
 
 		for _, p := range pending {
-			cur.add(p)
+			seats[p] = seat{len(out), cur.add(p)}
 		}
 
 		pending = pending[:0]
@@ -66,19 +71,18 @@ func launches(all []*Process) []*Launch {
 	}
 
 	flush()
-	return append(out, cur)
+	return append(out, cur), seats
 }
 
-func newLaunch() *Launch {
-	return &Launch{First: map[uint32]*Process{}, Later: map[uint32][]*Process{}}
-}
+func newLaunch() *Launch { return &Launch{first: map[uint32]*Process{}} }
 
-func (l *Launch) add(p *Process) {
+// add takes a process, and reports whether its rank has one already.
+func (l *Launch) add(p *Process) (later bool) {
 	l.World = max(l.World, int(p.Meta.WorldSize))
-	if l.First[p.Rank] == nil {
-		l.First[p.Rank] = p
-		return
+	if l.first[p.Rank] != nil {
+		return true
 	}
 
-	l.Later[p.Rank] = append(l.Later[p.Rank], p)
+	l.first[p.Rank] = p
+	return false
 }

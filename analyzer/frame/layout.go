@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // None is the index of "no role", "no replica", "no node".
@@ -87,6 +84,18 @@ func (l *Layout) NodeOf(row int) string {
 	return ""
 }
 
+// Recorded is how many ranks are present.
+func (l *Layout) Recorded() int {
+	n := 0
+	for _, p := range l.Present {
+		if p {
+			n++
+		}
+	}
+
+	return n
+}
+
 // Complete reports whether every rank of the group can be seen: only then the
 // shortest member's time is the transfer, else the one all wait for may be missing.
 func (g *Group) Complete() bool { return len(g.Rows) == g.Size }
@@ -100,52 +109,18 @@ var dimMetric = map[string]Metric{"tp": TP, "pp": PP, "dp": DP, "cp": CP, "ep": 
 // are as slow as the slowest.
 var Inner = [3]Metric{TP, CP, EP}
 
-// normalDim maps a dimension's word to tp, pp, dp, cp or ep, else "".
-func normalDim(d string) string {
-	switch d = strings.ToLower(d); d {
-	case "tp", "pp", "dp", "cp", "ep":
-		return d
-	case "exp":
-		return "ep"
-	}
-
-	return ""
+// position is where a rank stands in its groups, and on what device where that counts.
+type position struct {
+	stage, tp, cp, ep int
+	model             string
 }
-
-// groups of one layout, before roles are made: ranks, not rows.
-type namedGroup struct {
-	name, dim string
-	ranks     []int
-}
-
-// fromTopology takes the groups of a topology file for a world of that size.
-func fromTopology(t *topology.File, world int) []namedGroup {
-	var out []namedGroup
-	if t == nil {
-		return nil
-	}
-
-	for _, g := range t.Groups {
-		ranks := slices.Clone(g.Ranks)
-		if world > 0 {
-			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r >= world })
-		}
-
-		out = append(out, namedGroup{g.Name, normalDim(g.Dim), ranks})
-	}
-
-	return out
-}
-
-// position is where a rank stands in its groups.
-type position struct{ stage, tp, cp, ep int }
 
 // assign makes roles and replicas out of groups. It reports whether the groups
 // say anything about roles.
 func (l *Layout) assign(groups []namedGroup, models []string) bool {
 	row := l.rows()
 	positions := make([]position, len(l.Ranks))
-	join := newUnion(len(l.Ranks))
+	join := NewSets(len(l.Ranks))
 	known, pipelined := false, false
 	var dps [][]int32
 	for _, g := range groups {
@@ -171,10 +146,7 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 
 		switch g.dim {
 		case "pp", "tp", "cp":
-			for _, k := range rows[min(1, len(rows)):] {
-				join.merge(rows[0], k)
-			}
-
+			join.Join(rows...)
 			known = known || len(g.ranks) > 1
 			if g.dim == "pp" && len(g.ranks) > 1 {
 				pipelined = true
@@ -227,7 +199,7 @@ func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
 
 // stagesFromDP serves groups that name the data-parallel groups alone: each is a
 // role, ordered by its lowest rank, and the i-th members make a replica.
-func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *union, groups []namedGroup) {
+func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *Sets, groups []namedGroup) {
 	for _, g := range groups {
 		if (g.dim == "tp" || g.dim == "cp") && len(g.ranks) > 1 {
 			return // several data-parallel groups are what tensor parallelism makes
@@ -245,7 +217,7 @@ func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *union, 
 	for s, d := range dps {
 		for i, k := range d {
 			positions[k].stage = s
-			join.merge(dps[0][i], k)
+			join.Join(dps[0][i], k)
 		}
 	}
 
@@ -260,21 +232,23 @@ const minRole = 4
 // only where enough peers are left, and so does the device model.
 func (l *Layout) setRoles(positions []position, models []string) {
 	key := func(k int) position { return positions[k] }
-	enough := func(key func(int) position) bool { return l.smallest(func(k int) any { return key(k) }) >= minRole }
-	if !enough(key) {
+	if l.smallest(key) < minRole {
 		key = func(k int) position { p := positions[k]; p.ep = 0; return p }
 	}
 
-	if !enough(key) {
+	if l.smallest(key) < minRole {
 		key = func(k int) position { return position{stage: positions[k].stage} }
 	}
 
-	splitModel := len(models) > 0 && l.smallest(func(k int) any { return [2]any{key(k), models[k]} }) >= minRole
-	type roleKey struct {
-		position
-		model string
+	if len(models) > 0 {
+		coarse := key
+		fine := func(k int) position { p := coarse(k); p.model = models[k]; return p }
+		if l.smallest(fine) >= minRole {
+			key = fine
+		}
 	}
-	index := map[roleKey]int32{}
+
+	index := map[position]int32{}
 	l.Role = make([]int32, len(l.Ranks))
 	l.Roles = nil
 	for k := range l.Ranks {
@@ -283,11 +257,7 @@ func (l *Layout) setRoles(positions []position, models []string) {
 			continue
 		}
 
-		id := roleKey{position: key(k)}
-		if splitModel {
-			id.model = models[k]
-		}
-
+		id := key(k)
 		i, ok := index[id]
 		if !ok {
 			i = int32(len(l.Roles))
@@ -305,8 +275,8 @@ func (l *Layout) setRoles(positions []position, models []string) {
 }
 
 // smallest returns the size of the smallest set of present rows with equal keys.
-func (l *Layout) smallest(key func(int) any) int {
-	count := map[any]int{}
+func (l *Layout) smallest(key func(int) position) int {
+	count := map[position]int{}
 	for k := range l.Ranks {
 		if l.Present[k] {
 			count[key(k)]++
@@ -324,7 +294,7 @@ func (l *Layout) smallest(key func(int) any) int {
 }
 
 // setReplicas numbers the sets of join by their lowest row.
-func (l *Layout) setReplicas(join *union) {
+func (l *Layout) setReplicas(join *Sets) {
 	l.Replica = make([]int32, len(l.Ranks))
 	l.Replicas = nil
 	index := map[int32]int32{}
@@ -334,7 +304,7 @@ func (l *Layout) setReplicas(join *union) {
 			continue
 		}
 
-		root := join.find(int32(k))
+		root := join.Find(int32(k))
 		i, ok := index[root]
 		if !ok {
 			i = int32(len(l.Replicas))
@@ -353,7 +323,7 @@ func (l *Layout) setReplicas(join *union) {
 func (l *Layout) alike(models []string) {
 	l.Stages = 1
 	l.setRoles(make([]position, len(l.Ranks)), models)
-	l.setReplicas(newUnion(len(l.Ranks)))
+	l.setReplicas(NewSets(len(l.Ranks)))
 }
 
 // rows maps a global rank to its row, for present rows.
@@ -392,7 +362,7 @@ func (l *Layout) setGroups(groups []namedGroup) {
 			continue
 		}
 
-		id := g.dim + fmt.Sprint(rows)
+		id := memberKey(g.dim, rows)
 		if seen[id] {
 			continue
 		}
@@ -412,34 +382,4 @@ func (l *Layout) setGroups(groups []namedGroup) {
 
 		l.Groups = append(l.Groups, Group{Name: g.name, Dim: g.dim, Rows: rows, Size: len(g.ranks), Class: c})
 	}
-}
-
-// union is a disjoint-set forest over rows.
-type union struct{ parent []int32 }
-
-func newUnion(n int) *union {
-	u := &union{parent: make([]int32, n)}
-	for i := range u.parent {
-		u.parent[i] = int32(i)
-	}
-
-	return u
-}
-
-func (u *union) find(k int32) int32 {
-	for u.parent[k] != k {
-		u.parent[k] = u.parent[u.parent[k]]
-		k = u.parent[k]
-	}
-
-	return k
-}
-
-func (u *union) merge(a, b int32) {
-	a, b = u.find(a), u.find(b)
-	if a > b {
-		a, b = b, a
-	}
-
-	u.parent[b] = a
 }

@@ -50,10 +50,10 @@ type Sample struct{ FP, Self float32 }
 
 // TellsRoles reports whether the process's own identity names groups that make roles.
 func (p *Process) TellsRoles() bool {
-	for n, text := range p.Meta.Groups {
-		if n < len(p.Meta.GroupRanks) && len(p.Meta.GroupRanks[n]) > 1 {
-			switch dim, _ := splitGroup(text); normalDim(dim) {
-			case "tp", "pp", "cp", "dp":
+	for n := range p.Meta.Groups {
+		switch dim, _, members := p.group(n); dim {
+		case "tp", "pp", "cp", "dp":
+			if len(members) > 1 {
 				return true
 			}
 		}
@@ -74,8 +74,9 @@ func (p *Process) Identify(m *row.Rank) bool {
 	return true
 }
 
-// Communicate notes a window of the process's communication.
-func (p *Process) Communicate(c *row.Communication) {
+// Communicate notes a window of the process's communication. It returns the number of its
+// Talk, -1 for one that is left out.
+func (p *Process) Communicate(c *row.Communication) int {
 	if p.Node == "" {
 		p.Node = c.Node
 	}
@@ -83,7 +84,7 @@ func (p *Process) Communicate(c *row.Communication) {
 	k := slices.IndexFunc(p.Talks, func(t Talk) bool { return t.Name == c.Group })
 	if k < 0 {
 		if len(p.Talks) >= mostTalks {
-			return
+			return -1
 		}
 
 		k = len(p.Talks)
@@ -93,6 +94,7 @@ func (p *Process) Communicate(c *row.Communication) {
 	t := &p.Talks[k]
 	t.P2P = t.P2P || p2p(c.Op)
 	t.Bytes += float64(max(0, c.Bytes)) / float64(max(1, c.Steps))
+	return k
 }
 
 // mostTalks bounds the communicators of a process; what is beyond is left out.

@@ -2,8 +2,6 @@ package frame
 
 import (
 	"cmp"
-	"encoding/binary"
-	"math"
 	"slices"
 )
 
@@ -58,19 +56,11 @@ func (t *Transfer) Finish() {
 	t.Rows, t.Seconds = rows, secs
 }
 
-// communicator is a group as the rows name it: its members are known from the
-// identity of a rank, or are those that recorded it.
-type communicator struct {
-	name, dim string
-	ranks     []uint32 // sorted; nil unknown
-	size      int
-}
-
 // Communicators are the groups that processes talk in. Two groups may share a name
 // (each data-parallel group of a mesh is called the same): where identities tell
 // members, members decide, else the name does.
 type Communicators struct {
-	groups []communicator
+	groups []namedGroup         // ranks ascending, nil where no identity tells them
 	of     map[*Process][]int32 // the group of each of its Talks
 }
 
@@ -104,12 +94,10 @@ func (w *World) Communicators(layouts ...*Layout) *Communicators {
 	return c
 }
 
-// Of returns the number of the group that a process calls so, -1 unknown.
-func (c *Communicators) Of(p *Process, name string) int32 {
-	for k, group := range c.of[p] {
-		if p.Talks[k].Name == name {
-			return group
-		}
+// Of returns the number of the group of a process's Talk, -1 unknown.
+func (c *Communicators) Of(p *Process, talk int) int32 {
+	if of := c.of[p]; talk < len(of) {
+		return of[talk]
 	}
 
 	return -1
@@ -118,32 +106,26 @@ func (c *Communicators) Of(p *Process, name string) int32 {
 // Transfer returns a window of a group, without anything that was measured.
 func (c *Communicators) Transfer(group int32) Transfer {
 	g := &c.groups[group]
-	return Transfer{Name: g.name, Dim: g.dim, Size: g.size, Quickest: float32(math.NaN())}
+	return Transfer{Name: g.name, Dim: g.dim, Size: len(g.ranks), Quickest: NaN}
 }
 
 // communicator is the group that the process talks in, and a text that tells it from
 // others.
-func (p *Process) communicator(t *Talk) (communicator, string) {
-	g := communicator{name: t.Name, dim: t.Dim}
-	for n, text := range p.Meta.Groups {
-		dim, called := splitGroup(text)
+func (p *Process) communicator(t *Talk) (namedGroup, string) {
+	g := namedGroup{name: t.Name, dim: t.Dim}
+	for n := range p.Meta.Groups {
+		dim, called, members := p.group(n)
 		if called != g.name {
 			continue
 		}
 
-		g.dim = normalDim(dim)
-		if n >= len(p.Meta.GroupRanks) || len(p.Meta.GroupRanks[n]) == 0 {
+		if g.dim = dim; len(members) == 0 {
 			break
 		}
 
-		id := append([]byte("ranks:"+g.name), 0)
-		g.ranks = slices.Sorted(slices.Values(p.Meta.GroupRanks[n]))
-		for _, r := range g.ranks {
-			id = binary.LittleEndian.AppendUint32(id, r)
-		}
-
-		g.size = len(g.ranks)
-		return g, string(id)
+		g.ranks = numbers(members)
+		slices.Sort(g.ranks)
+		return g, memberKey("ranks:"+g.name, g.ranks)
 	}
 
 	return g, "name:" + g.name
@@ -152,22 +134,11 @@ func (p *Process) communicator(t *Talk) (communicator, string) {
 // nameByMembers gives each group whose members are those of a group of the layouts
 // that group's name and dimension.
 func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]int32) {
-	type title struct{ name, dim string }
-	titles := map[string][]title{}
-	key := func(rows []int32) string {
-		id := make([]byte, 0, 4*len(rows))
-		for _, r := range rows {
-			id = binary.LittleEndian.AppendUint32(id, uint32(r))
-		}
-
-		return string(id)
-	}
+	titles := map[string][]*Group{}
 	for _, l := range layouts {
-		for _, g := range l.Groups {
-			k, t := key(slices.Sorted(slices.Values(g.Rows))), title{g.Name, g.Dim}
-			if !slices.Contains(titles[k], t) {
-				titles[k] = append(titles[k], t)
-			}
+		for i := range l.Groups {
+			k := memberKey("", slices.Sorted(slices.Values(l.Groups[i].Rows)))
+			titles[k] = append(titles[k], &l.Groups[i])
 		}
 	}
 
@@ -177,19 +148,19 @@ func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]i
 		if g.ranks != nil {
 			rows = rows[:0]
 			for _, rank := range g.ranks {
-				if k := w.Row(rank); k >= 0 {
+				if k := w.Row(uint32(rank)); k >= 0 {
 					rows = append(rows, int32(k))
 				}
 			}
 		}
 
 		slices.Sort(rows)
-		list := titles[key(slices.Compact(rows))]
+		list := titles[memberKey("", slices.Compact(rows))]
 		if len(list) == 0 {
 			continue
 		}
 
-		at := max(0, slices.IndexFunc(list, func(t title) bool { return t.dim == g.dim }))
-		g.name, g.dim = list[at].name, cmp.Or(g.dim, list[at].dim)
+		at := max(0, slices.IndexFunc(list, func(t *Group) bool { return t.Dim == g.dim }))
+		g.name, g.dim = list[at].Name, cmp.Or(g.dim, list[at].Dim)
 	}
 }

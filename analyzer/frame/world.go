@@ -3,7 +3,6 @@ package frame
 import (
 	"cmp"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +23,7 @@ type World struct {
 
 	topo   *topology.File
 	all    []*Process
+	seats  map[*Process]seat
 	heard  map[uint32]*Process // of each rank, the process that was heard of first
 	seen   [MetricCount]bool
 	talks  bool           // communicators are known
@@ -60,7 +60,7 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 	}
 
 	slices.Sort(w.Ranks)
-	w.Launches = launches(all)
+	w.Launches, w.seats = launches(all)
 	return w
 }
 
@@ -94,10 +94,17 @@ func (w *World) Row(rank uint32) int {
 	return -1
 }
 
+// Seat returns the number of a process's launch, and whether the process took a rank's
+// place while the others went on.
+func (w *World) Seat(p *Process) (attempt int, later bool) {
+	s := w.seats[p]
+	return s.attempt, s.later
+}
+
 // Beginning returns the processes that a launch begins with, by row.
 func (w *World) Beginning(attempt int) []*Process {
 	current := make([]*Process, len(w.Ranks))
-	first := w.Launches[attempt].First
+	first := w.Launches[attempt].first
 	for r, rank := range w.Ranks {
 		current[r] = first[uint32(rank)]
 	}
@@ -218,109 +225,9 @@ func (w *World) setRoles(l *Layout, a *Launch, current []*Process, models []stri
 	l.setGroups(append(file, own...))
 }
 
-// contradicted returns a group that processes told and that the file's groups of the
-// same dimension cut through, nil when there is none.
-func contradicted(file, own []namedGroup) *namedGroup {
-	type seat struct {
-		dim  string
-		rank int
-	}
-	in := map[seat]int{}
-	for i, g := range file {
-		for _, r := range g.ranks {
-			in[seat{g.dim, r}] = i
-		}
-	}
-
-	for i := range own {
-		g := &own[i]
-		if g.dim == "" || len(g.ranks) < 2 {
-			continue
-		}
-
-		shared := map[int]int{}
-		for _, r := range g.ranks {
-			if k, ok := in[seat{g.dim, r}]; ok {
-				shared[k]++
-			}
-		}
-
-		for k, n := range shared {
-			if n < min(len(file[k].ranks), len(g.ranks)) {
-				return g
-			}
-		}
-	}
-
-	return nil
-}
-
 // note says something to a person, once.
 func (w *World) note(text string) {
 	if !slices.Contains(w.Notes, text) {
 		w.Notes = append(w.Notes, text)
 	}
-}
-
-// rankGroups collects the groups that the processes' identities tell, each once.
-func rankGroups(current []*Process) []namedGroup {
-	var out []namedGroup
-	seen := map[uint64][]int{} // hash → indices into out
-	seed := maphash.MakeSeed()
-	for _, p := range current {
-		if p == nil {
-			continue
-		}
-
-		for n, text := range p.Meta.Groups {
-			if n >= len(p.Meta.GroupRanks) || len(p.Meta.GroupRanks[n]) == 0 {
-				continue
-			}
-
-			members := p.Meta.GroupRanks[n]
-			dim, name := splitGroup(text)
-			dim = normalDim(dim)
-			id := hashOf(seed, dim, members)
-			if slices.ContainsFunc(seen[id], func(k int) bool { return out[k].dim == dim && sameRanks(out[k].ranks, members) }) {
-				continue
-			}
-
-			seen[id] = append(seen[id], len(out))
-			ranks := make([]int, len(members))
-			for k, v := range members {
-				ranks[k] = int(v)
-			}
-
-			out = append(out, namedGroup{name, dim, ranks})
-		}
-	}
-
-	return out
-}
-
-// hashOf is a hash of a group: many thousand ranks list the members of each of theirs.
-func hashOf(seed maphash.Seed, dim string, ranks []uint32) uint64 {
-	h := maphash.String(seed, dim)
-	for _, r := range ranks {
-		h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
-	}
-
-	return h
-}
-
-func sameRanks(a []int, b []uint32) bool {
-	return slices.EqualFunc(a, b, func(x int, y uint32) bool { return x == int(y) })
-}
-
-// splitGroup takes dim:name:index:size apart; the name may hold colons.
-func splitGroup(text string) (dim, name string) {
-	dim, rest, _ := strings.Cut(text, ":")
-	for range 2 {
-		if k := strings.LastIndexByte(rest, ':'); k >= 0 {
-			rest = rest[:k]
-		}
-	}
-
-	return dim, rest
 }

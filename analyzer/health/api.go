@@ -2,6 +2,7 @@ package health
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,15 +39,7 @@ func (e *apiError) Error() string {
 // answered reports whether err is an answer with one of these codes.
 func answered(err error, codes ...int) bool {
 	var e *apiError
-	if errors.As(err, &e) {
-		for _, code := range codes {
-			if e.code == code {
-				return true
-			}
-		}
-	}
-
-	return false
+	return errors.As(err, &e) && slices.Contains(codes, e.code)
 }
 
 // missing reports whether an answer says that the thing asked for is not there.
@@ -93,12 +87,7 @@ func (a API) call(ctx context.Context, method, path, content string, body []byte
 		header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
 
-	client := a.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-
-	return send(ctx, client, method, strings.TrimSuffix(a.Server, "/")+path, header, body)
+	return send(ctx, cmp.Or(a.Client, http.DefaultClient), method, strings.TrimSuffix(a.Server, "/")+path, header, body)
 }
 
 // maxAnswer bounds what is read of an answer: a list of thousands of jobs.

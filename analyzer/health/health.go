@@ -24,7 +24,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"net/http"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,42 +48,40 @@ var reasons = map[string]string{
 
 // Acts.
 const (
-	ActNone   = ""
-	ActCordon = "cordon"
-	ActTaint  = "taint" // laggard.io/training-degraded:NoSchedule
+	actCordon = "cordon"
+	actTaint  = "taint" // laggard.io/training-degraded:NoSchedule
 	// ActReschedule has MindCluster take the job off the node.
 	ActReschedule = "reschedule"
 )
 
-// Acts are the words of Options.Act but ActNone.
-var Acts = []string{ActCordon, ActTaint, ActReschedule}
+// Acts are the words of Options.Act.
+var Acts = []string{actCordon, actTaint, ActReschedule}
 
 // Options configure a Cluster.
 type Options struct {
-	Server    string       // base URL of the API
-	TokenFile string       // read again for each request; "" sends none
-	Client    *http.Client // nil is http.DefaultClient
-	Namespace string       // of events; "" is "default"
-	StateFile string       // "" keeps nothing over restarts but what stands on the nodes
-	Jobs      []string     // whose conditions of before are ours; nil is all
-	Act       string       // one of the Act constants
-	MaxNodes  int          // acted on at once; 0 is 1
-	DryRun    bool         // write nothing, say what would be written
+	API       API
+	StateFile string   // "" keeps nothing over restarts but what stands on the nodes
+	Jobs      []string // whose conditions of before are ours; nil is all
+	Act       string   // one of Acts; "" does nothing to nodes
+	MaxNodes  int      // acted on at once; 0 is 1
+	DryRun    bool     // write nothing, say what would be written
 	// MinImpact is what a degraded node must cost to count, asked with each verdict: the
 	// watcher's may change. nil is 0.
 	MinImpact func() float64
-	Hold      time.Duration
-	Heartbeat time.Duration
-	Stale     time.Duration // a job that said nothing for so long has ended
+	Hold      time.Duration // how long a node is well before that is said; 0 is DefaultHold
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// Defaults.
 const (
-	DefaultHold      = 10 * time.Minute
-	DefaultHeartbeat = 5 * time.Minute
-	DefaultStale     = 2 * time.Hour
+	// DefaultHold is Options.Hold's.
+	DefaultHold = 10 * time.Minute
+	// heartbeat renews a condition that lasts.
+	heartbeat = 5 * time.Minute
+	// staleAfter is how long a job says nothing until it counts as ended.
+	staleAfter = 2 * time.Hour
+	// eventNamespace is where events on nodes belong.
+	eventNamespace = "default"
 	// eventEvery bounds events of one node, maxSeen the events that are remembered.
 	eventEvery = 10 * time.Minute
 	maxSeen    = 4096
@@ -94,7 +92,7 @@ const (
 // Run runs.
 type Cluster struct {
 	o    Options
-	wake chan struct{}
+	wake Waker
 
 	mu    sync.Mutex
 	state state
@@ -113,21 +111,25 @@ type opinions struct {
 	nodes map[string]opinion
 }
 
-// opinion is a reason to call a node degraded.
+// opinion is what a verdict says of a node. Of several the one of most weight counts.
 type opinion struct {
-	Reason, Message string
-	Impact          float64
-	Harmless        bool // the job hardly waits for it
-	Job             string
-	Ranks           []int
-	Devices         int
+	judgement
+	weight float64
+}
+
+// judgement is what a node's condition says, and what an act needs to know of it.
+type judgement struct {
+	Status  string `json:"status"` // True, False, Unknown; "" never written
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	Job     string `json:"job,omitempty"`
+	Ranks   []int  `json:"ranks,omitempty"`
+	Devices int    `json:"devices,omitempty"`
 }
 
 // node is what was written of a node.
 type node struct {
-	Status  string    `json:"status"` // True, False, Unknown; "" never written
-	Reason  string    `json:"reason"`
-	Message string    `json:"message"`
+	judgement
 	Since   time.Time `json:"since"`
 	Beat    time.Time `json:"beat"`
 	Acted   bool      `json:"acted"`   // has a place under the cap
@@ -137,11 +139,7 @@ type node struct {
 	Want   string    `json:"want,omitempty"` // status and reason of it
 	Posted time.Time `json:"posted,omitzero"`
 
-	// Of the reason that counts: what an act needs to know.
-	Job     string        `json:"job,omitempty"`
-	Ranks   []int         `json:"ranks,omitempty"`
-	Devices int           `json:"devices,omitempty"`
-	Move    *rescheduling `json:"move,omitempty"`
+	Move *rescheduling `json:"move,omitempty"`
 }
 
 type state struct {
@@ -158,14 +156,12 @@ type event struct {
 
 // New returns a Cluster. It calls nothing yet.
 func New(o Options) (*Cluster, error) {
-	if o.Act != ActNone && !slices.Contains(Acts, o.Act) {
+	if o.Act != "" && !slices.Contains(Acts, o.Act) {
 		return nil, fmt.Errorf("act %q: want one of %v", o.Act, Acts)
 	}
 
-	o.Client = cmp.Or(o.Client, http.DefaultClient)
-	o.Namespace = cmp.Or(o.Namespace, "default")
 	o.MaxNodes = cmp.Or(max(0, o.MaxNodes), 1)
-	o.Hold, o.Heartbeat, o.Stale = cmp.Or(o.Hold, DefaultHold), cmp.Or(o.Heartbeat, DefaultHeartbeat), cmp.Or(o.Stale, DefaultStale)
+	o.Hold = cmp.Or(o.Hold, DefaultHold)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -178,7 +174,7 @@ func New(o Options) (*Cluster, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 
-	c := &Cluster{o: o, wake: make(chan struct{}, 1), said: map[string]opinions{}, later: map[string]time.Time{},
+	c := &Cluster{o: o, wake: NewWaker(), said: map[string]opinions{}, later: map[string]time.Time{},
 		state: state{Nodes: map[string]*node{}, Seen: map[string]time.Time{}, Jobs: map[string]bool{}}}
 	if err := c.load(); err != nil {
 		return nil, err
@@ -198,20 +194,22 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	r := opinions{at: at, nodes: map[string]opinion{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		if n.State != verdict.Degraded && n.State != verdict.Intermittent {
+		if !verdict.Blamed(n.State) {
 			continue
 		}
 
 		impact := v.Counts(n, least)
-		r.nodes[n.Node] = opinion{cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), impact, impact < least, v.Job, n.Ranks, n.Devices}
+		o := opinion{judgement{"True", cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), v.Job, n.Ranks, n.Devices}, impact + 1}
+		if impact < least {
+			o.Status, o.Reason, o.weight = "False", reasonHarmless, impact
+		}
+
+		r.nodes[n.Node] = o
 	}
 
 	c.said[v.Job] = r
 	c.events(v, now)
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.wake.Wake()
 }
 
 func message(job string, n *verdict.Node) string {
@@ -221,7 +219,7 @@ func message(job string, n *verdict.Node) string {
 	}
 
 	s := fmt.Sprintf("%sslow, costs %s of its time (%s, x%.2f since %s). %s", jobWords(job), report.Costs(n.JobImpact, n.JobImpactMax), n.Cause, n.Slowdown, when, n.Detail)
-	return s[:min(len(s), maxMessage)]
+	return cut(s, maxMessage)
 }
 
 // between are the times of two steps, where they are known.
@@ -262,12 +260,7 @@ func (c *Cluster) events(v *verdict.Verdict, now time.Time) {
 
 // forgetEvents drops the older half of what was seen.
 func (c *Cluster) forgetEvents() {
-	var at []time.Time
-	for _, t := range c.state.Seen {
-		at = append(at, t)
-	}
-
-	slices.SortFunc(at, time.Time.Compare)
+	at := slices.SortedFunc(maps.Values(c.state.Seen), time.Time.Compare)
 	for name, t := range c.state.Seen {
 		if !t.After(at[len(at)/2]) {
 			delete(c.state.Seen, name)

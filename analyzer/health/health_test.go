@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -114,7 +115,7 @@ func (a *api) read(w io.Writer, name string) {
 
 		if said := a.status[name]; len(said) > 0 {
 			status, reason, _ := strings.Cut(said[len(said)-1], " ")
-			o["status"] = map[string]any{"conditions": []any{map[string]any{"type": Condition, "status": status, "reason": reason, "lastTransitionTime": "2027-01-15T08:00:00Z"}}}
+			o["status"] = map[string]any{"conditions": []any{map[string]any{"type": conditionType, "status": status, "reason": reason, "lastTransitionTime": "2027-01-15T08:00:00Z"}}}
 		}
 
 		return o
@@ -163,7 +164,7 @@ func slow(job string, nodes ...string) *verdict.Verdict {
 
 func start(t *testing.T, a *api, c *clock, change func(*Options)) *Cluster {
 	t.Helper()
-	o := Options{Server: a.URL, Client: a.Client(), Now: c.Now}
+	o := Options{API: API{Server: a.URL, Client: a.Client()}, Now: c.Now}
 	if change != nil {
 		change(&o)
 	}
@@ -288,7 +289,7 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		options := func(o *Options) {
-			o.Act, o.MaxNodes, o.StateFile = ActCordon, limit, filepath.Join(dir, "cluster.json")
+			o.Act, o.MaxNodes, o.StateFile = actCordon, limit, filepath.Join(dir, "cluster.json")
 		}
 		h := start(t, a, c, options)
 		a.answer = func(int, *http.Request) (int, string) {
@@ -323,7 +324,7 @@ func TestNeverMoreThanTheCap(t *testing.T) {
 func TestDryRunWritesNothing(t *testing.T) {
 	a, c := newAPI(t), newClock()
 	file := filepath.Join(t.TempDir(), "cluster.json")
-	h := start(t, a, c, func(o *Options) { o.DryRun, o.Act, o.StateFile = true, ActTaint, file })
+	h := start(t, a, c, func(o *Options) { o.DryRun, o.Act, o.StateFile = true, actTaint, file })
 	for range 50 {
 		v := slow("j", "n1", "n2")
 		v.Events = append(v.Events, verdict.Event{Node: "n3", FirstStep: int64(c.now.Unix())})
@@ -434,7 +435,7 @@ func TestTimeoutAndUnknownNode(t *testing.T) {
 	}
 
 	client := &http.Client{Timeout: time.Nanosecond}
-	h = start(t, a, c, func(o *Options) { o.Client = client })
+	h = start(t, a, c, func(o *Options) { o.API.Client = client })
 	h.Observe(slow("j", "n2"))
 	h.Sync(t.Context())
 	if wait := h.Sync(t.Context()); wait < time.Second || len(a.status["n2"]) != 0 {
@@ -451,7 +452,8 @@ func TestWebhook(t *testing.T) {
 
 		return 0, ""
 	}
-	h := NewWebhook(a.URL+"/hook", a.Client(), nil, c.Now)
+	h := NewWebhook(a.URL+"/hook", slog.New(slog.DiscardHandler))
+	h.client, h.now = a.Client(), c.Now
 	h.Changed("1", slow("j", "n1"))
 	c.pass(h.Send(t.Context()))
 	h.Changed("2", slow("j", "n2")) // newer than what failed

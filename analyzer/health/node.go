@@ -17,8 +17,8 @@ import (
 // condition by its type, and a cordon, which everybody sets with one and the same
 // word, by an annotation. Without the annotation a cordon is somebody else's.
 const (
-	// Condition is the type of the node condition.
-	Condition = "TrainingDegraded"
+	// conditionType is the type of the node condition.
+	conditionType = "TrainingDegraded"
 
 	taintKey         = "laggard.io/training-degraded"
 	taintEffect      = "NoSchedule"
@@ -63,7 +63,7 @@ func (o *object) cordoned() bool {
 
 // condition returns ours, nil where there is none.
 func (o *object) condition() *condition {
-	if i := slices.IndexFunc(o.Status.Conditions, func(c condition) bool { return c.Type == Condition }); i >= 0 {
+	if i := slices.IndexFunc(o.Status.Conditions, func(c condition) bool { return c.Type == conditionType }); i >= 0 {
 		return &o.Status.Conditions[i]
 	}
 
@@ -176,7 +176,7 @@ func (a API) setCondition(ctx context.Context, name string, c map[string]any) er
 
 // removeCondition takes ours off the list.
 func (a API) removeCondition(ctx context.Context, name string) error {
-	return a.setCondition(ctx, name, map[string]any{"type": Condition, "$patch": "delete"})
+	return a.setCondition(ctx, name, map[string]any{"type": conditionType, "$patch": "delete"})
 }
 
 // nodesAPage keeps one answer to a few megabytes: a node is ten kilobytes and more,

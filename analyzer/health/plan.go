@@ -7,12 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"net/http"
-	"net/url"
-	"os"
 	"slices"
 	"time"
 
@@ -28,14 +25,6 @@ type call struct {
 	dry   bool   // a dry run makes it too
 	do    func(context.Context, API) error
 	done  func()
-}
-
-// wanted is a condition.
-type wanted struct {
-	status, reason, message string
-	job                     string
-	ranks                   []int
-	devices                 int
 }
 
 // plan returns the calls that are due.
@@ -118,30 +107,24 @@ func (c *Cluster) learn(name string, o *object) {
 }
 
 // wanted merges what the jobs say: of several reasons the one that costs most.
-func (c *Cluster) wanted(now time.Time) map[string]wanted {
-	want := map[string]wanted{}
+func (c *Cluster) wanted(now time.Time) map[string]judgement {
+	want := map[string]judgement{}
 	worst := map[string]float64{}
 	fresh := 0
 	for _, job := range slices.Sorted(maps.Keys(c.said)) {
 		r := c.said[job]
-		stale := now.Sub(r.at) > c.o.Stale
+		stale := now.Sub(r.at) > staleAfter
 		if !stale {
 			fresh++
 		}
 
 		for name, o := range r.nodes {
-			w := wanted{"True", o.Reason, o.Message, o.Job, o.Ranks, o.Devices}
-			impact := o.Impact + 1
-			if o.Harmless {
-				w.status, w.reason, impact = "False", reasonHarmless, o.Impact
-			}
-
 			if stale {
-				w.status, w.reason, impact = "Unknown", reasonEnded, 0
+				o.Status, o.Reason, o.weight = "Unknown", reasonEnded, 0
 			}
 
-			if _, ok := want[name]; !ok || impact > worst[name] {
-				want[name], worst[name] = w, impact
+			if _, ok := want[name]; !ok || o.weight > worst[name] {
+				want[name], worst[name] = o.judgement, o.weight
 			}
 		}
 	}
@@ -152,11 +135,11 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 		}
 
 		if fresh == 0 {
-			want[name] = wanted{n.Status, n.Reason, n.Message, n.Job, n.Ranks, n.Devices} // nobody has said anything yet: after a restart
+			want[name] = n.judgement // nobody has said anything yet: after a restart
 			continue
 		}
 
-		want[name] = wanted{status: "False", reason: reasonNone, message: "no training job is slowed down by this node"}
+		want[name] = judgement{Status: "False", Reason: reasonNone, Message: "no training job is slowed down by this node"}
 	}
 
 	return want
@@ -164,22 +147,22 @@ func (c *Cluster) wanted(now time.Time) map[string]wanted {
 
 // due reports whether the condition must be written: what is bad at once, what
 // takes something back after Hold, and the heartbeat.
-func (c *Cluster) due(n *node, w wanted, now time.Time) bool {
-	if n.Status == w.status && n.Reason == w.reason {
+func (c *Cluster) due(n *node, w judgement, now time.Time) bool {
+	if n.Status == w.Status && n.Reason == w.Reason {
 		n.Other, n.Want = time.Time{}, ""
-		return w.status == "True" && now.Sub(n.Beat) >= c.o.Heartbeat
+		return w.Status == "True" && now.Sub(n.Beat) >= heartbeat
 	}
 
 	if n.Status == "" {
-		return w.status != "Unknown" // a job that ended before anybody heard of it
+		return w.Status != "Unknown" // a job that ended before anybody heard of it
 	}
 
-	if key := w.status + w.reason; n.Want != key {
+	if key := w.Status + w.Reason; n.Want != key {
 		n.Want, n.Other = key, now
 	}
 
 	settled := now.Sub(n.Other) >= c.o.Hold
-	if w.status == "True" && n.Status != "True" {
+	if w.Status == "True" && n.Status != "True" {
 		return now.Sub(n.Since) >= c.o.Hold
 	}
 
@@ -187,27 +170,26 @@ func (c *Cluster) due(n *node, w wanted, now time.Time) bool {
 }
 
 // condition is PATCH nodes/<name>/status.
-func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call {
+func (c *Cluster) condition(name string, n *node, w judgement, now time.Time) call {
 	since := n.Since
-	if n.Status != w.status || since.IsZero() {
+	if n.Status != w.Status || since.IsZero() {
 		since = now
 	}
 
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	body := map[string]any{
-		"type": Condition, "status": w.status, "reason": w.reason, "message": w.message,
+		"type": conditionType, "status": w.Status, "reason": w.Reason, "message": w.Message,
 		"lastHeartbeatTime": stamp(now), "lastTransitionTime": stamp(since),
 	}
 	return call{
-		node: name, words: fmt.Sprintf("condition %s=%s of node %s, reason %s", Condition, w.status, name, w.reason),
+		node: name, words: fmt.Sprintf("condition %s=%s of node %s, reason %s", conditionType, w.Status, name, w.Reason),
 		do: func(ctx context.Context, api API) error { return api.setCondition(ctx, name, body) },
 		done: func() {
-			if n.Status != w.status || n.Reason != w.reason {
+			if n.Status != w.Status || n.Reason != w.Reason {
 				n.Since = now
 			}
 
-			n.Status, n.Reason, n.Message, n.Beat = w.status, w.reason, w.message, now
-			n.Job, n.Ranks, n.Devices = w.job, w.ranks, w.devices
+			n.judgement, n.Beat = w, now
 			n.Other, n.Want = time.Time{}, ""
 		},
 	}
@@ -219,7 +201,7 @@ func (c *Cluster) condition(name string, n *node, w wanted, now time.Time) call 
 // carried out and not answered counts.
 func (c *Cluster) act(name string, n *node) (call, bool) {
 	bad := n.Status == "True"
-	if c.o.Act == ActNone || n.Status == "Unknown" || bad == n.Acted && n.Applied == bad {
+	if c.o.Act == "" || n.Status == "Unknown" || bad == n.Acted && n.Applied == bad {
 		return call{}, false
 	}
 
@@ -244,7 +226,7 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 	if bad {
 		words = c.o.Act + " node " + name
 		with = func(o *object) edit { return o.cordon(reason) }
-		if c.o.Act == ActTaint {
+		if c.o.Act == actTaint {
 			with = func(o *object) edit { return o.taint(reason) }
 		}
 	}
@@ -270,12 +252,12 @@ func (c *Cluster) post(e event) call {
 	at := e.At.UTC().Format(time.RFC3339)
 	body := map[string]any{
 		"apiVersion": "v1", "kind": "Event",
-		"metadata":       map[string]any{"name": e.Name, "namespace": c.o.Namespace},
+		"metadata":       map[string]any{"name": e.Name, "namespace": eventNamespace},
 		"involvedObject": map[string]any{"apiVersion": "v1", "kind": "Node", "name": e.Node, "uid": e.Node},
 		"reason":         "TrainingSlowed", "message": e.Message, "type": "Warning", "count": 1,
 		"firstTimestamp": at, "lastTimestamp": at, "source": map[string]any{"component": "laggard"},
 	}
-	path := "/api/v1/namespaces/" + url.PathEscape(c.o.Namespace) + "/events"
+	path := "/api/v1/namespaces/" + eventNamespace + "/events"
 	return call{
 		words: "event on node " + e.Node + ": " + e.Message,
 		do: func(ctx context.Context, api API) error {
@@ -298,23 +280,21 @@ func eventName(job string, e verdict.Event) string {
 	return "laggard." + hex.EncodeToString(sum[:10])
 }
 
+// maxState bounds what is read of a state file.
+const maxState = 64 << 20
+
 // load reads the state of an earlier process.
 func (c *Cluster) load() error {
 	if c.o.StateFile == "" {
 		return nil
 	}
 
-	f, err := os.Open(c.o.StateFile)
+	data, err := keep.Read(c.o.StateFile, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
 	if err != nil {
-		return fmt.Errorf("load state of the cluster: %w", err)
-	}
-
-	data, err := io.ReadAll(io.LimitReader(f, 64<<20))
-	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("load state of the cluster: %w", err)
 	}
 

@@ -58,7 +58,7 @@ func (c *Cluster) releases(o *object) (calls []call) {
 	}
 
 	if o.condition() != nil {
-		calls = append(calls, call{node: name, words: fmt.Sprintf("release node %s: condition %s", name, Condition), done: func() { delete(c.state.Nodes, name) },
+		calls = append(calls, call{node: name, words: fmt.Sprintf("release node %s: condition %s", name, conditionType), done: func() { delete(c.state.Nodes, name) },
 			do: func(ctx context.Context, api API) error { return api.removeCondition(ctx, name) }})
 	}
 

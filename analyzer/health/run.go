@@ -9,20 +9,7 @@ import (
 )
 
 // Run writes what is wanted until ctx ends.
-func (c *Cluster) Run(ctx context.Context) error {
-	for {
-		wait := c.Sync(ctx)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		case <-c.wake:
-			timer.Stop()
-		}
-	}
-}
+func (c *Cluster) Run(ctx context.Context) error { return c.wake.Run(ctx, c.Sync) }
 
 const (
 	// idle is how long Sync lets pass when nothing is due: holds and heartbeats are
@@ -73,7 +60,7 @@ func (c *Cluster) carryOut(ctx context.Context, j call) error {
 		return nil
 	}
 
-	if err := j.do(ctx, c.api()); err != nil {
+	if err := j.do(ctx, c.o.API); err != nil {
 		return fmt.Errorf("%s: %w", j.words, err)
 	}
 
@@ -82,10 +69,6 @@ func (c *Cluster) carryOut(ctx context.Context, j call) error {
 	}
 
 	return nil
-}
-
-func (c *Cluster) api() API {
-	return API{Server: c.o.Server, TokenFile: c.o.TokenFile, Client: c.o.Client}
 }
 
 // result notes how a call went.

@@ -3,7 +3,6 @@ package health
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -54,8 +53,7 @@ func (a API) SetSwitch(ctx context.Context, namespace, job string, words any) (s
 func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error) {
 	body, err := a.Get(ctx, podGroups+url.PathEscape(namespace)+"/podgroups")
 	if err != nil {
-		var e *apiError
-		if errors.As(err, &e) && e.code == http.StatusNotFound {
+		if answered(err, http.StatusNotFound) {
 			return owner{}, fmt.Errorf("list PodGroups: %w: the cluster has no Volcano, so no MindCluster", err)
 		}
 
@@ -93,8 +91,7 @@ func (a API) applyConfigMap(ctx context.Context, namespace, name string, metadat
 // mayNot names the right that is missing where the API server refused, and the role that
 // grants it.
 func mayNot(err error, namespace, role, verbs, grant string) error {
-	var e *apiError
-	if !errors.As(err, &e) || e.code != http.StatusForbidden {
+	if !answered(err, http.StatusForbidden) {
 		return err
 	}
 

@@ -24,7 +24,7 @@ type Webhook struct {
 	client *http.Client
 	log    *slog.Logger
 	now    func() time.Time
-	wake   chan struct{}
+	wake   Waker
 
 	mu      sync.Mutex
 	waiting map[string]post // by job
@@ -34,21 +34,9 @@ type Webhook struct {
 // post is a verdict as JSON, and its key.
 type post struct{ key, body string }
 
-// NewWebhook returns a Webhook. client nil is http.DefaultClient, now time.Now.
-func NewWebhook(url string, client *http.Client, log *slog.Logger, now func() time.Time) *Webhook {
-	if client == nil {
-		client = http.DefaultClient
-	}
-
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-
-	if now == nil {
-		now = time.Now
-	}
-
-	return &Webhook{url: url, client: client, log: log, now: now, wake: make(chan struct{}, 1), waiting: map[string]post{}}
+// NewWebhook returns a Webhook.
+func NewWebhook(url string, log *slog.Logger) *Webhook {
+	return &Webhook{url: url, client: http.DefaultClient, log: log, now: time.Now, wake: NewWaker(), waiting: map[string]post{}}
 }
 
 // Changed queues the verdict, as the message of this key.
@@ -61,26 +49,11 @@ func (h *Webhook) Changed(key string, v *verdict.Verdict) {
 	h.mu.Lock()
 	h.waiting[v.Job] = post{key, string(b)}
 	h.mu.Unlock()
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
+	h.wake.Wake()
 }
 
 // Run posts until ctx ends.
-func (h *Webhook) Run(ctx context.Context) error {
-	for {
-		timer := time.NewTimer(h.Send(ctx))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		case <-h.wake:
-			timer.Stop()
-		}
-	}
-}
+func (h *Webhook) Run(ctx context.Context) error { return h.wake.Run(ctx, h.Send) }
 
 // Send posts what waits and returns how long to wait for the next call.
 func (h *Webhook) Send(ctx context.Context) time.Duration {

@@ -62,20 +62,20 @@ type Work struct {
 func New(l *frame.Layout) *Graph {
 	n := len(l.Ranks)
 	g := &Graph{laneOf: make([]int32, n), unitOf: make([]int32, n), known: known(l)}
-	lanes, units := newSets(n), newSets(n)
+	lanes, units := frame.NewSets(n), frame.NewSets(n)
 	for i := range l.Groups {
 		switch l.Groups[i].Dim {
 		case "tp", "cp", "ep":
 			if g.known {
-				units.join(l.Groups[i].Rows)
-				lanes.join(l.Groups[i].Rows)
+				units.Join(l.Groups[i].Rows...)
+				lanes.Join(l.Groups[i].Rows...)
 			}
 		}
 	}
 
 	for _, rows := range l.Replicas {
 		if g.known && l.Stages > 1 {
-			lanes.join(rows)
+			lanes.Join(rows...)
 		}
 	}
 
@@ -86,7 +86,7 @@ func New(l *frame.Layout) *Graph {
 			continue
 		}
 
-		root := lanes.find(int32(r))
+		root := lanes.Find(int32(r))
 		k, ok := index[root]
 		if !ok {
 			k = int32(len(g.lanes))
@@ -128,10 +128,10 @@ func New(l *frame.Layout) *Graph {
 
 // add puts row r into the unit of its stage that its mates are in. Two sets of one
 // stage in one lane (expert groups join replicas) work side by side.
-func (l *lane) add(units *sets, r int32, stage int) {
-	root := units.find(r)
+func (l *lane) add(units *frame.Sets, r int32, stage int) {
+	root := units.Find(r)
 	for i := range l.units {
-		if u := &l.units[i]; u.stage == stage && units.find(u.rows[0]) == root {
+		if u := &l.units[i]; u.stage == stage && units.Find(u.rows[0]) == root {
 			u.rows = append(u.rows, r)
 			return
 		}
@@ -147,13 +147,7 @@ func known(l *frame.Layout) bool {
 		return true
 	}
 
-	present := 0
-	for _, p := range l.Present {
-		if p {
-			present++
-		}
-	}
-
+	present := l.Recorded()
 	return l.Certain && l.Stages == 1 && slices.ContainsFunc(l.Groups, func(g frame.Group) bool { return len(g.Rows) == present })
 }
 

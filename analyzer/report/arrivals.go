@@ -10,11 +10,9 @@ import (
 // arrivals are the order of a few steps as words: the ranks at either end of it.
 type arrivals struct {
 	Caveat  string
-	Rows    []arrivalRow
-	Between int // ranks that are left out after the first of mostArrivals
+	Rows    [][]string // rank, node, late, waited, last
+	Between int        // ranks that are left out after the first of mostArrivals
 }
-
-type arrivalRow struct{ Rank, Node, Late, Waited, Last string }
 
 const mostArrivals = 8 // at either end
 
@@ -31,7 +29,7 @@ func arrivalsOf(a *verdict.Arrivals) *arrivals {
 
 	all := &arrivals{Caveat: arrivalsCaveat(a), Between: len(a.Ranks) - len(ranks)}
 	for _, r := range ranks {
-		all.Rows = append(all.Rows, arrivalRow{fmt.Sprint(r.Rank), plain(r.Node), seconds(r.Late), seconds(r.Waited), fmt.Sprint(r.Last)})
+		all.Rows = append(all.Rows, []string{fmt.Sprint(r.Rank), plain(r.Node), seconds(r.Late), seconds(r.Waited), fmt.Sprint(r.Last)})
 	}
 
 	return all
@@ -46,17 +44,11 @@ func arrivalsTable(p *printer, v *verdict.Arrivals) {
 
 	p.printf("\n%s\n", p.in(dim, "WHO ENTERED LAST, WHO WAITED (NO VERDICT)"))
 	p.wrapped("  ", a.Caveat)
-	var lines [][]string
-	for _, r := range a.Rows {
-		lines = append(lines, []string{r.Rank, r.Node, r.Late, r.Waited, r.Last})
-	}
-
-	aligned(p, []string{"RANK", "NODE", "LATE BY UP TO", "WAITED PER STEP", "LAST IN"}, lines, 1,
-		func(_, _ int, cell string) string { return cell }, func(i int) {
-			if i == mostArrivals-1 && a.Between > 0 {
-				p.printf("     %s\n", p.in(dim, fmt.Sprintf("%d ranks in between", a.Between)))
-			}
-		})
+	aligned(p, []string{"RANK", "NODE", "LATE BY UP TO", "WAITED PER STEP", "LAST IN"}, a.Rows, nil, func(i int) {
+		if i == mostArrivals-1 && a.Between > 0 {
+			p.printf("     %s\n", p.in(dim, fmt.Sprintf("%d ranks in between", a.Between)))
+		}
+	})
 }
 
 // arrivalsCaveat says what the order rests on, and what it doesn't tell.

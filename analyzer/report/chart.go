@@ -59,8 +59,8 @@ func chartsOf(v *verdict.Verdict, p *Picture) []chart {
 // role (median, 10th and 90th percentile), in at most chartPoints bins.
 // False: the picture holds nothing of that metric or rank.
 func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
-	values, own := p.metric(e.Metric), p.rowOf(e.Rank)
-	if values == nil || own < 0 || len(p.Steps) == 0 {
+	columns, own := p.Metrics[e.Metric], p.rowOf(e.Rank)
+	if columns == nil || own < 0 || len(p.Steps) == 0 {
 		return chart{}, false
 	}
 
@@ -78,13 +78,13 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 		from, to := b.of(i)
 		around = around[:0]
 		for _, k := range peers {
-			if m := mean(span(values[k], from, to)); !math.IsNaN(m) {
+			if m := p.mean(columns, k, from, to); !math.IsNaN(m) {
 				around = append(around, m)
 			}
 		}
 
 		c.Steps = append(c.Steps, p.Steps[from])
-		c.Own = append(c.Own, point(mean(span(values[own], from, to))))
+		c.Own = append(c.Own, point(p.mean(columns, own, from, to)))
 		c.Peers = append(c.Peers, point(median(around)))
 		c.Low = append(c.Low, point(quantile(around, 0.1)))
 		c.High = append(c.High, point(quantile(around, 0.9)))
@@ -98,13 +98,14 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 	return c, true
 }
 
-// span returns values from…to, none where the rank has none.
-func span(values []float32, from, to int) []float32 {
-	if values == nil {
-		return nil
+// mean returns the mean of a rank's values in the steps from…to that are measured.
+func (p *Picture) mean(columns [][]float32, rank, from, to int) float64 {
+	values := make([]float32, 0, to-from)
+	for s := from; s < to; s++ {
+		values = append(values, p.cell(columns, rank, s))
 	}
 
-	return values[from:to]
+	return mean(values)
 }
 
 func point(x float64) *float64 {

@@ -18,32 +18,24 @@ func Draw(f *frame.Frame) *Picture {
 		return p
 	}
 
-	last := f.Layouts[f.Columns[len(f.Columns)-1].Layout]
-	rows := drawnRows(f)
-	for _, i := range rows {
-		p.Ranks = append(p.Ranks, rankIn(f, last, i))
+	for i := range f.Ranks {
+		p.Ranks = append(p.Ranks, rankIn(f, i))
 	}
 
-	slices.SortStableFunc(rows, func(a, b int) int { return order(rankIn(f, last, a), rankIn(f, last, b)) })
 	slices.SortStableFunc(p.Ranks, order)
+	at, nodes := make([]int, len(p.Ranks)), map[string]bool{} // at: of each row, where it is drawn
+	for i, r := range p.Ranks {
+		at[r.Row], nodes[r.Node] = i, true
+	}
+
 	for _, c := range f.Columns {
 		p.Steps = append(p.Steps, c.Step)
 	}
 
-	p.Nodes = nodesIn(p.Ranks)
-	d := drawing{f: f, p: p, rows: rows, at: make([]int, len(f.Ranks))}
-	for i := range d.at {
-		d.at[i] = -1
-	}
-
-	for i, r := range rows {
-		d.at[r] = i
-	}
-
-	p.Peers = d.peers()
+	p.Nodes, p.Peers, p.Metrics = len(nodes), peersIn(f, at), map[string][][]float32{}
 	for _, m := range Drawn {
 		if f.Has(m) {
-			p.Metrics = append(p.Metrics, Metric{Name: metricKey(m), Rows: d.metric(m)})
+			p.Metrics[metricKey(m)] = f.Values(m)
 		}
 	}
 
@@ -51,90 +43,40 @@ func Draw(f *frame.Frame) *Picture {
 	return p
 }
 
-// drawnRows are the frame's rows that recorded a step at all, or are expected to.
-func drawnRows(f *frame.Frame) []int {
-	rows := make([]int, len(f.Ranks))
-	for i := range rows {
-		rows[i] = i
-	}
+// rankIn says who a row of the frame is: in the last layout that it is in.
+func rankIn(f *frame.Frame, row int) Rank {
+	r := Rank{Rank: f.Ranks[row], Row: row, Stage: -1, Replica: -1, Role: -1}
+	for _, l := range slices.Backward(f.Layouts) {
+		if !l.Present[row] {
+			continue
+		}
 
-	return rows
-}
+		r.Node, r.Role, r.Replica = l.NodeOf(row), int(l.Role[row]), int(l.Replica[row])
+		if r.Role >= 0 {
+			r.Stage = l.Roles[r.Role].Stage
+		}
 
-// rankIn says who a row of the frame is in a layout.
-func rankIn(f *frame.Frame, l *frame.Layout, row int) Rank {
-	r := Rank{Rank: f.Ranks[row], Stage: -1, Replica: -1, Role: -1}
-	// A rank that is not in the last layout is shown as it was when last seen.
-	for k := len(f.Layouts) - 1; !placed(l, row) && k >= 0; k-- {
-		l = f.Layouts[k]
-	}
-
-	if row < len(l.Node) && l.Node[row] != frame.None {
-		r.Node = l.Nodes[l.Node[row]]
-	}
-
-	if row < len(l.Role) && l.Role[row] != frame.None {
-		r.Role = int(l.Role[row])
-		r.Stage = l.Roles[r.Role].Stage
-	}
-
-	if row < len(l.Replica) && l.Replica[row] != frame.None {
-		r.Replica = int(l.Replica[row])
+		return r
 	}
 
 	return r
 }
 
-func placed(l *frame.Layout, row int) bool {
-	return row < len(l.Present) && l.Present[row]
-}
-
-func nodesIn(ranks []Rank) int {
-	names := map[string]bool{}
-	for _, r := range ranks {
-		names[r.Node] = true
-	}
-
-	return len(names)
-}
-
-// drawing is a picture in the making.
-type drawing struct {
-	f    *frame.Frame
-	p    *Picture
-	rows []int // frame's row of each drawn rank
-	at   []int // drawn rank of each of the frame's rows
-}
-
-// metric returns the rows of one metric in drawing order; they are the frame's own.
-func (d *drawing) metric(m frame.Metric) [][]float32 {
-	out := make([][]float32, len(d.rows))
-	for i, r := range d.rows {
-		out[i] = d.f.Row(m, r)
-	}
-
-	return out
-}
-
-// peers returns the ranks of each role in a step.
-func (d *drawing) peers() func(step int) [][]int {
-	sets := make([][][]int, len(d.f.Layouts))
-	for k, l := range d.f.Layouts {
+// peersIn returns the ranks of each role in a step, by where they are drawn.
+func peersIn(f *frame.Frame, at []int) func(step int) [][]int {
+	sets := make([][][]int, len(f.Layouts))
+	for k, l := range f.Layouts {
 		for _, role := range l.Roles {
-			var set []int
-			for _, row := range role.Rows {
-				if at := d.at[row]; at >= 0 {
-					set = append(set, at)
-				}
+			set := make([]int, len(role.Rows))
+			for i, row := range role.Rows {
+				set[i] = at[row]
 			}
 
-			if len(set) > 0 {
-				sets[k] = append(sets[k], set)
-			}
+			sets[k] = append(sets[k], set)
 		}
 	}
 
-	return func(step int) [][]int { return sets[d.f.Columns[step].Layout] }
+	return func(step int) [][]int { return sets[f.Columns[step].Layout] }
 }
 
 // metricKey is the name of a metric in evidence.

@@ -62,8 +62,8 @@ func TestDraw_ComparesRanksOfOneRole(t *testing.T) {
 	v := verdict.New("j")
 	v.Nodes = []verdict.Node{{Node: "b", Ranks: []int{3}, Evidence: []verdict.Evidence{{Metric: "self", Rank: 3}}}}
 	layers := p.layers(v)
-	if layers[0].name != "Own time" || layers[len(layers)-1].name != "Waiting" {
-		t.Errorf("first layer %s, last %s: want what the verdict rests on first, waiting last", layers[0].name, layers[len(layers)-1].name)
+	if layers[0].Name != "Own time" || layers[len(layers)-1].Name != "Waiting" {
+		t.Errorf("first layer %s, last %s: want what the verdict rests on first, waiting last", layers[0].Name, layers[len(layers)-1].Name)
 	}
 
 	at := func(rank, step int) float64 { return float64(p.row(layers[0].values, p.rowOf(rank))[step]) }

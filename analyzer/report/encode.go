@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"compress/flate"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // pageBudget bounds the encoded matrices of a page in bytes of text: with all the
@@ -19,9 +21,7 @@ const firstCells = 6 << 20
 // heat is a rank × step matrix as the page holds it: one byte a cell, 0 is "not
 // measured", k is Levels[k]; deflate (raw) and base64.
 type heat struct {
-	Name   string    `json:"name"`
-	Title  string    `json:"title"`
-	Ratio  bool      `json:"ratio"`
+	layer
 	Levels []float64 `json:"levels"` // 256 values; of a ratio its natural logarithm
 	Data   string    `json:"data"`
 }
@@ -62,8 +62,8 @@ func encodeLayers(p *Picture, layers []layer) ([]heat, bins, error) {
 // encodeLayer makes one byte a cell: the code of the mean of the steps in its bin, deflated.
 func encodeLayer(l layer, b bins) (heat, error) {
 	levels := shareLevels()
-	if l.ratio {
-		levels = ratioLevels()
+	if l.Ratio {
+		levels = ratioTable
 	}
 
 	rows := len(l.values) / b.n
@@ -72,25 +72,22 @@ func encodeLayer(l layer, b bins) (heat, error) {
 		values := l.values[r*b.n : (r+1)*b.n]
 		for i := range b.count {
 			from, to := b.of(i)
-			cells = append(cells, quantise(mean(values[from:to]), l.ratio))
+			cells = append(cells, quantise(mean(values[from:to]), l.Ratio))
 		}
 	}
 
 	var buf bytes.Buffer
 	z, err := flate.NewWriter(&buf, 7)
+	if err == nil {
+		_, err = z.Write(cells)
+		err = errors.Join(err, z.Close())
+	}
+
 	if err != nil {
-		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
+		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
 	}
 
-	if _, err := z.Write(cells); err != nil {
-		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
-	}
-
-	if err := z.Close(); err != nil {
-		return heat{}, fmt.Errorf("encode layer %s: %w", l.name, err)
-	}
-
-	return heat{Name: l.name, Title: l.title, Ratio: l.ratio, Levels: levels, Data: base64.StdEncoding.EncodeToString(buf.Bytes())}, nil
+	return heat{layer: l, Levels: levels, Data: base64.StdEncoding.EncodeToString(buf.Bytes())}, nil
 }
 
 // mean returns the mean of the values that are measured; NaN for none.
@@ -165,16 +162,7 @@ func quantise(v float64, isRatio bool) byte {
 	if fine := int(math.Round(x / fineStep)); fine <= fineCodes {
 		k = fine
 	} else {
-		low, high := fineCodes, 127
-		for low < high { // the first code whose level is at least x
-			if m := (low + high) / 2; ratioTable[middle+m] >= x {
-				high = m
-			} else {
-				low = m + 1
-			}
-		}
-
-		k = low
+		k, _ = slices.BinarySearch(ratioTable[middle:middle+127], x) // the first code whose level is at least x
 		if k > fineCodes && x-ratioTable[middle+k-1] < ratioTable[middle+k]-x {
 			k--
 		}

@@ -10,21 +10,17 @@ import (
 
 // Explain writes the evidence of a verdict in words and numbers: what was
 // compared with what, what was measured, what follows from it, and what can't be
-// known. The Picture may be nil.
-func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) error {
-	if o.Width <= 0 {
-		o.Width = defaultWidth
-	}
-
-	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+// known.
+func Explain(w io.Writer, v *verdict.Verdict, o TableOptions) error {
+	p := newPrinter(w, o)
 	h := headlineOf(v)
 	p.printf("%s\n", p.in(toneStyles[h.tone]+bold, h.title))
 	p.wrapped("", h.more)
 	p.printf("\n")
 	p.wrapped("", scope(v))
-	p.wrapped("", o.Made.sentence())
+	p.wrapped("", p.Made.sentence())
 	for _, n := range v.Nodes {
-		explainNode(p, n, pic)
+		explainNode(p, n)
 	}
 
 	for _, l := range v.Links {
@@ -52,14 +48,14 @@ func Explain(w io.Writer, v *verdict.Verdict, pic *Picture, o TableOptions) erro
 
 	arrivalsTable(p, v.Arrivals)
 	p.printf("\n%s\n", p.in(bold, "How sure is this"))
-	for _, s := range limits(v, pic) {
+	for _, s := range limits(v, p.Picture) {
 		p.wrapped("  ", s)
 	}
 
 	return p.err
 }
 
-func explainNode(p *printer, n verdict.Node, pic *Picture) {
+func explainNode(p *printer, n verdict.Node) {
 	p.printf("\n%s  %s, cause %s\n", p.in(bold, plain(n.Node)), p.in(stateStyles[n.State], plain(n.State)), plain(n.Cause))
 	p.wrapped("  ", nodeSentence(n))
 	if n.Devices > 0 && len(n.Ranks) > 0 {
@@ -70,7 +66,7 @@ func explainNode(p *printer, n verdict.Node, pic *Picture) {
 		p.wrapped("  - ", evidenceSentence(e))
 	}
 
-	sparkLines(p, n, pic)
+	sparkLines(p, n)
 	p.wrapped("  ", fmt.Sprintf("The fault began at %s and was seen at %s; confidence %s.", stepAt(n.SinceStep, n.SinceTime), stepAt(n.DetectedStep, n.DetectedTime), sure(n.Confidence)))
 	if n.Detail != "" {
 		p.wrapped("  ", sentence(capital(plain(n.Detail))))

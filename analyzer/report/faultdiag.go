@@ -55,13 +55,13 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 	}
 
 	for _, n := range v.Nodes {
-		if lasting(n.State) {
+		if verdict.Blamed(n.State) {
 			entry(n.Node).accuse(n)
 		}
 	}
 
 	for _, l := range v.Links {
-		if !lasting(l.State) {
+		if !verdict.Blamed(l.State) {
 			continue
 		}
 
@@ -88,8 +88,6 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 	out.SetIndent("", "  ")
 	return out.Encode(map[string]any{"slownode_" + v.Job: entries})
 }
-
-func lasting(state string) bool { return state == verdict.Degraded || state == verdict.Intermittent }
 
 func (e *faultDiag) slow(impact float64) {
 	if e.IsSlow == 0 || impact > e.impact {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -47,7 +48,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"times": times, "percent": percent, "seconds": seconds, "evidence": evidenceName, "plain": plain,
 	"ranks": func(r []int) string { return rankList(r, 12) }, "names": func(l []string) string { return names(l, 8) },
 	"title": findingTitle, "sentence": func(s string) string { return sentence(capital(plain(s))) },
-	"ratio": func(e verdict.Evidence) string { return ratioOf(e) }, "event": eventSentence, "count": count,
+	"ratio": ratioOf, "event": eventSentence, "count": count,
 	"advice": func(c string) string { return advice[c] }, "node": nodeSentence, "link": linkSentence, "at": at,
 	"share":    func(e verdict.Evidence) string { return shareBar(e.Value, e.Value, e.Peers) },
 	"peers":    func(e verdict.Evidence) string { return shareBar(e.Peers, e.Value, e.Peers) },
@@ -66,7 +67,7 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 
 	layers, stepTimes := p.layers(v), p.times()
 	var medians []float64
-	if len(layers) > 0 && layers[0].ratio {
+	if len(layers) > 0 && layers[0].Ratio {
 		medians = rankMedians(p, layers[0].values, onset(v, p))
 	}
 
@@ -90,7 +91,7 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
 	}
 	if len(layers) > 0 {
-		view.Slowdown, view.Since = strings.ToLower(layers[0].name)+" against peers", "of all steps"
+		view.Slowdown, view.Since = strings.ToLower(layers[0].Name)+" against peers", "of all steps"
 		if from := onset(v, p); from > 0 {
 			view.Since = fmt.Sprintf("since step %d", p.Steps[from])
 		}
@@ -205,16 +206,7 @@ func nodeHours(p *Picture, impact float64, stepTimes []float64, nodes []verdict.
 		return 0, false
 	}
 
-	since := int64(math.MaxInt64)
-	for _, n := range nodes {
-		since = min(since, n.SinceStep)
-	}
-
-	for _, l := range links {
-		since = min(since, l.SinceStep)
-	}
-
-	all, at := total(stepTimes), p.stepIndex(since)
+	all, at := total(stepTimes), p.stepIndex(earliest(nodes, links))
 	share := float64(len(p.Steps)-at) / float64(len(p.Steps))
 	return impact * all * share * float64(p.Nodes) / 3600, all > 0
 }
@@ -266,16 +258,7 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 		}
 	}
 
-	slices.SortStableFunc(at, func(a, b int) int {
-		switch {
-		case medians[a] > medians[b]:
-			return -1
-		case medians[a] < medians[b]:
-			return 1
-		}
-
-		return 0
-	})
+	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(medians[b], medians[a]) })
 	named := map[int]bool{}
 	for _, n := range v.Nodes {
 		for _, r := range n.Ranks {
@@ -299,6 +282,16 @@ func onset(v *verdict.Verdict, p *Picture) int {
 		nodes = inState(v.Nodes, verdict.Suspect)
 	}
 
+	since := earliest(nodes, links)
+	if since == math.MaxInt64 {
+		return 0
+	}
+
+	return min(p.stepIndex(since), max(0, len(p.Steps)-1))
+}
+
+// earliest is the first step in which one of them was slow, the highest number for none.
+func earliest(nodes []verdict.Node, links []verdict.Link) int64 {
 	since := int64(math.MaxInt64)
 	for _, n := range nodes {
 		since = min(since, n.SinceStep)
@@ -308,11 +301,7 @@ func onset(v *verdict.Verdict, p *Picture) int {
 		since = min(since, l.SinceStep)
 	}
 
-	if since == math.MaxInt64 {
-		return 0
-	}
-
-	return min(p.stepIndex(since), max(0, len(p.Steps)-1))
+	return since
 }
 
 // rankMedians returns the median of each rank over the steps from a column on.

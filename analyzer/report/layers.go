@@ -81,7 +81,7 @@ const maxLayers = 3
 func (p *Picture) chosen(v *verdict.Verdict) []string {
 	var list []string
 	add := func(metric string) {
-		if len(list) < maxLayers && p.metric(metric) != nil && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
+		if len(list) < maxLayers && p.Metrics[metric] != nil && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
 			list = append(list, metric)
 		}
 	}
@@ -113,11 +113,11 @@ func (p *Picture) layers(v *verdict.Verdict) []layer {
 
 	for _, metric := range p.chosen(v) {
 		m := measureOf(metric)
-		list = append(list, layer{name: m.layer, title: m.title, ratio: true, values: p.relative(p.metric(metric))})
+		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(p.Metrics[metric])})
 	}
 
-	if part, whole := p.metric(wait), p.metric(stepMetric); part != nil && whole != nil {
-		list = append(list, layer{name: "Waiting", title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
+	if part, whole := p.Metrics[wait], p.Metrics[stepMetric]; part != nil && whole != nil {
+		list = append(list, layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
 	}
 
 	return list
@@ -129,7 +129,7 @@ func (p *Picture) shares(part, whole [][]float32) []float32 {
 	out := make([]float32, len(p.Ranks)*n)
 	for i := range p.Ranks {
 		for s := range n {
-			out[i*n+s] = share(cell(part, i, s), cell(whole, i, s))
+			out[i*n+s] = share(p.cell(part, i, s), p.cell(whole, i, s))
 		}
 	}
 

@@ -280,7 +280,7 @@ func TestHTML_HostileNames(t *testing.T) {
 		p.Ranks[i].Node = evil
 	}
 
-	p.Metrics = append(p.Metrics, Metric{Name: evil, Rows: p.Metrics[0].Rows})
+	p.Metrics[evil] = p.Metrics["fp"]
 	p.Timeline = aStep(evil)
 	v.Arrivals = &verdict.Arrivals{Collectives: 1, Steps: 1, Ranks: []verdict.Arrival{{Node: evil}}}
 	b := startBrowser(t)

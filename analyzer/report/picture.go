@@ -9,15 +9,13 @@ import (
 )
 
 // Picture is what a report draws: numbers and names, no rows. Draw makes one of
-// a frame; it costs nothing until a report asks for more than a rank's row.
-//
-// Invariant: every list of Metric.Rows has one entry a rank, in the order of
-// Ranks, and every entry one value a step; NaN is "not measured".
+// a frame, whose memory it shares.
 type Picture struct {
 	Ranks []Rank  // in the order they are drawn
 	Steps []int64 // step numbers, in time order; a step that was repeated comes again
-	// Metrics are absolute durations, of which the layers are made.
-	Metrics []Metric
+	// Metrics are durations in seconds, by their names in verdict.Evidence.Metric: of each
+	// step, by Rank.Row; NaN where a rank has none, nil where nobody has.
+	Metrics map[string][][]float32
 	// Peers returns, for a step (an index), the sets of ranks (indexes) that do the
 	// same work: only they are compared.
 	Peers func(step int) [][]int
@@ -34,6 +32,7 @@ func (p *Picture) empty() bool { return len(p.Ranks) == 0 || len(p.Steps) == 0 |
 // Rank is one row of the picture.
 type Rank struct {
 	Rank  int
+	Row   int // of Metrics
 	Node  string
 	Stage int // pipeline stage; -1 unknown
 	// Replica is the data-parallel index, -1 unknown.
@@ -43,20 +42,12 @@ type Rank struct {
 
 // layer is a rank × step matrix that can be looked at, row by row.
 type layer struct {
-	name  string // a word on a button
-	title string // one sentence
-	// ratio says that 1 is "equal to peers" (coloured both ways); else values are
+	Name  string `json:"name"`  // a word on a button
+	Title string `json:"title"` // one sentence
+	// Ratio says that 1 is "equal to peers" (coloured both ways); else values are
 	// shares of the step, 0…1.
-	ratio  bool
+	Ratio  bool `json:"ratio"`
 	values []float32
-}
-
-// Metric is a duration per rank and step.
-type Metric struct {
-	Name string // as in verdict.Evidence.Metric
-	// Rows are seconds per step, one list a rank in the order of Ranks; nil where
-	// the rank has none, NaN where a step has none.
-	Rows [][]float32
 }
 
 // row returns the values of rank number i (in drawing order).
@@ -65,15 +56,13 @@ func (p *Picture) row(values []float32, i int) []float32 {
 	return values[i*n : (i+1)*n]
 }
 
-// metric returns the rows of a metric, nil when it is not in the picture.
-func (p *Picture) metric(name string) [][]float32 {
-	for _, m := range p.Metrics {
-		if m.Name == name {
-			return m.Rows
-		}
+// cell returns the value of rank number i in a step (an index).
+func (p *Picture) cell(columns [][]float32, i, step int) float32 {
+	if columns[step] == nil {
+		return nan
 	}
 
-	return nil
+	return columns[step][p.Ranks[i].Row]
 }
 
 // rowOf returns the row that shows a rank, or -1.
@@ -97,14 +86,12 @@ func (p *Picture) stepIndex(n int64) int {
 // seconds; NaN where it is unknown.
 func (p *Picture) times() []float64 {
 	out := make([]float64, len(p.Steps))
-	rows := p.metric("step")
+	columns := p.Metrics[stepMetric]
 	var seen []float64
 	for s := range out {
 		seen = seen[:0]
-		for i := range rows {
-			if v := cell(rows, i, s); v > 0 {
-				seen = append(seen, float64(v))
-			}
+		if columns != nil {
+			seen = appendPositive(seen, columns[s])
 		}
 
 		out[s] = median(seen)
@@ -136,19 +123,19 @@ func known(x []float64) []float64 {
 // relative returns each value of a metric against the center of its peers in the
 // same step: 1 is equal. A rank without a peer is compared with its own median
 // over time.
-func (p *Picture) relative(rows [][]float32) []float32 {
+func (p *Picture) relative(columns [][]float32) []float32 {
 	n := len(p.Steps)
 	out := make([]float32, len(p.Ranks)*n)
 	for i := range out {
 		out[i] = nan
 	}
 
-	c := comparison{rows: rows, own: map[int]float64{}}
+	c := comparison{p: p, columns: columns, own: map[int]float64{}}
 	for s := range n {
 		for _, set := range p.Peers(s) {
 			reference := c.reference(set, s)
 			for _, i := range set {
-				out[i*n+s] = ratio(cell(rows, i, s), reference)
+				out[i*n+s] = ratio(p.cell(columns, i, s), reference)
 			}
 		}
 	}
@@ -157,14 +144,14 @@ func (p *Picture) relative(rows [][]float32) []float32 {
 }
 
 // relativeRow is relative for one rank.
-func (p *Picture) relativeRow(rows [][]float32, rank int) []float32 {
+func (p *Picture) relativeRow(columns [][]float32, rank int) []float32 {
 	out := make([]float32, len(p.Steps))
-	c := comparison{rows: rows, own: map[int]float64{}}
+	c := comparison{p: p, columns: columns, own: map[int]float64{}}
 	for s := range out {
 		out[s] = nan
 		for _, set := range p.Peers(s) {
 			if slices.Contains(set, rank) {
-				out[s] = ratio(cell(rows, rank, s), c.reference(set, s))
+				out[s] = ratio(p.cell(columns, rank, s), c.reference(set, s))
 			}
 		}
 	}
@@ -174,49 +161,51 @@ func (p *Picture) relativeRow(rows [][]float32, rank int) []float32 {
 
 // comparison finds what the ranks of a set are compared with.
 type comparison struct {
-	rows [][]float32
-	own  map[int]float64 // medians over time of ranks without a peer
-	seen []float64
+	p       *Picture
+	columns [][]float32
+	own     map[int]float64 // medians over time of ranks without a peer
+	seen    []float64
 }
 
 func (c *comparison) reference(set []int, step int) float64 {
+	c.seen = c.seen[:0]
 	if len(set) == 1 {
-		if _, ok := c.own[set[0]]; !ok {
-			c.own[set[0]] = median(positive(c.rows[set[0]]))
+		x, ok := c.own[set[0]]
+		if !ok {
+			for s := range c.columns {
+				c.see(set[0], s)
+			}
+
+			x = median(c.seen)
+			c.own[set[0]] = x
 		}
 
-		return c.own[set[0]]
+		return x
 	}
 
-	c.seen = c.seen[:0]
 	for _, i := range set {
-		if v := cell(c.rows, i, step); v > 0 {
-			c.seen = append(c.seen, float64(v))
-		}
+		c.see(i, step)
 	}
 
 	return center(c.seen)
 }
 
-var nan = float32(math.NaN())
-
-func cell(rows [][]float32, i, step int) float32 {
-	if rows[i] == nil {
-		return nan
+func (c *comparison) see(rank, step int) {
+	if v := c.p.cell(c.columns, rank, step); v > 0 {
+		c.seen = append(c.seen, float64(v))
 	}
-
-	return rows[i][step]
 }
 
-func positive(values []float32) []float64 {
-	var out []float64
+var nan = float32(math.NaN())
+
+func appendPositive(to []float64, values []float32) []float64 {
 	for _, v := range values {
 		if v > 0 {
-			out = append(out, float64(v))
+			to = append(to, float64(v))
 		}
 	}
 
-	return out
+	return to
 }
 
 // center is the median, but the lower one of two and the minimum of three values:

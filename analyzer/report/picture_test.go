@@ -23,14 +23,14 @@ func (s sample) picture() *Picture {
 	p := &Picture{Nodes: (s.ranks + s.perNode - 1) / s.perNode}
 	replicas := s.ranks / s.stages
 	for r := range s.ranks {
-		p.Ranks = append(p.Ranks, Rank{Rank: r, Node: fmt.Sprintf("node-%d", r/s.perNode), Stage: r / replicas, Replica: r % replicas, Role: r / replicas})
+		p.Ranks = append(p.Ranks, Rank{Rank: r, Row: r, Node: fmt.Sprintf("node-%d", r/s.perNode), Stage: r / replicas, Replica: r % replicas, Role: r / replicas})
 	}
 
-	fp := make([][]float32, s.ranks)
-	wait := make([][]float32, s.ranks)
-	step := make([][]float32, s.ranks)
-	for r := range fp {
-		fp[r], wait[r], step[r] = make([]float32, s.steps), make([]float32, s.steps), make([]float32, s.steps)
+	fp := make([][]float32, s.steps)
+	wait := make([][]float32, s.steps)
+	step := make([][]float32, s.steps)
+	for k := range fp {
+		fp[k], wait[k], step[k] = make([]float32, s.ranks), make([]float32, s.ranks), make([]float32, s.ranks)
 	}
 
 	for k := range s.steps {
@@ -43,20 +43,20 @@ func (s sample) picture() *Picture {
 				v *= s.factor
 			}
 
-			fp[r][k] = float32(v)
+			fp[k][r] = float32(v)
 			slowest = max(slowest, v)
 		}
 
 		for r := range s.ranks {
-			step[r][k] = float32(slowest * 1.2)
-			wait[r][k] = step[r][k] - fp[r][k]
+			step[k][r] = float32(slowest * 1.2)
+			wait[k][r] = step[k][r] - fp[k][r]
 			if random.Float64() < s.missing {
-				fp[r][k], wait[r][k], step[r][k] = nan, nan, nan
+				fp[k][r], wait[k][r], step[k][r] = nan, nan, nan
 			}
 		}
 	}
 
-	p.Metrics = []Metric{{Name: "fp", Rows: fp}, {Name: "wait", Rows: wait}, {Name: "step", Rows: step}}
+	p.Metrics = map[string][][]float32{"fp": fp, "wait": wait, "step": step}
 	sets := make([][]int, s.stages)
 	for r := range s.ranks {
 		sets[r/replicas] = append(sets[r/replicas], r)

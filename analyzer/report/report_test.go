@@ -212,7 +212,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 	v.Events = []verdict.Event{{Node: evil, Cause: evil}}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"table":   func(b *bytes.Buffer) error { return Table(b, v, TableOptions{}) },
-		"explain": func(b *bytes.Buffer) error { return Explain(b, v, nil, TableOptions{}) },
+		"explain": func(b *bytes.Buffer) error { return Explain(b, v, TableOptions{}) },
 	} {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {
@@ -228,7 +228,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 func TestExplain_GivesTheNumbers(t *testing.T) {
 	s := samples["8"]
 	var b bytes.Buffer
-	if err := Explain(&b, s.verdict(), s.picture(), TableOptions{Width: 1000}); err != nil {
+	if err := Explain(&b, s.verdict(), TableOptions{Width: 1000, Picture: s.picture()}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -268,7 +268,7 @@ func TestExplain_OtherCauses(t *testing.T) {
 		"no cost":   {unknown, []string{"Part of the job was not measured."}, []string{"loses no time"}},
 	} {
 		var b bytes.Buffer
-		if err := Explain(&b, c.verdict, nil, TableOptions{Width: 1000}); err != nil {
+		if err := Explain(&b, c.verdict, TableOptions{Width: 1000}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -296,7 +296,7 @@ func TestPicture_StepIsNoLayerOfEvidence(t *testing.T) {
 	p := s.picture()
 	v := s.verdict()
 	v.Nodes[0].Evidence = append([]verdict.Evidence{{Metric: "step", Rank: v.Nodes[0].Ranks[0], Value: 3, Peers: 2}}, v.Nodes[0].Evidence...)
-	if got := p.layers(v)[0].name; got == "Step" {
+	if got := p.layers(v)[0].Name; got == "Step" {
 		t.Errorf("the first layer is %q", got)
 	}
 
@@ -341,17 +341,17 @@ func TestQuantise_KeepsRatios(t *testing.T) {
 }
 
 func TestPicture_RelativeWithFewPeers(t *testing.T) {
-	p := &Picture{Ranks: make([]Rank, 3), Steps: []int64{1, 2}}
-	rows := [][]float32{{1, 2}, {2, 2}, {3, 6}}
+	p := &Picture{Ranks: []Rank{{Row: 0}, {Row: 1}, {Row: 2}}, Steps: []int64{1, 2}}
+	columns := [][]float32{{1, 2, 3}, {2, 2, 6}}
 	p.Peers = func(int) [][]int { return [][]int{{0, 1}, {2}} }
-	got := p.relative(rows)
+	got := p.relative(columns)
 	want := []float32{1, 1, 2, 1, 3 / 4.5, 6 / 4.5}
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
 			t.Fatalf("relative = %v, want %v", got, want)
 		}
 
-		if row := p.relativeRow(rows, i/2); row[i%2] != got[i] {
+		if row := p.relativeRow(columns, i/2); row[i%2] != got[i] {
 			t.Fatalf("relativeRow(%d) = %v, want as in %v", i/2, row, got)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -41,80 +40,19 @@ func TerminalOptions(w io.Writer) TableOptions {
 	return o
 }
 
-// ANSI sequences.
-const (
-	reset  = "\x1b[0m"
-	bold   = "\x1b[1m"
-	dim    = "\x1b[2m"
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	cyan   = "\x1b[36m"
-)
-
-// printer writes text and keeps the first error.
-type printer struct {
-	w     io.Writer
-	color bool
-	width int
-	err   error
-}
-
-func (p *printer) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
-}
-
-// in returns s in a style, or as it is without colours.
-func (p *printer) in(style, s string) string {
-	if !p.color || s == "" {
-		return s
-	}
-
-	return style + s + reset
-}
-
-// wrapped prints words broken at the width: the first line after the indent, the
-// others under it.
-func (p *printer) wrapped(indent, s string) {
-	line, used := indent, 0
-	for _, word := range strings.Fields(s) {
-		n := utf8.RuneCountInString(word)
-		if used > 0 && len(indent)+used+1+n > p.width {
-			p.printf("%s\n", line)
-			line, used = strings.Repeat(" ", len(indent)), 0
-		}
-
-		if used > 0 {
-			line, used = line+" ", used+1
-		}
-
-		line, used = line+word, used+n
-	}
-
-	if used > 0 {
-		p.printf("%s\n", line)
-	}
-}
-
 var toneStyles = map[tone]string{good: green, note: green, warn: yellow, bad: red, unknown: cyan}
 var toneMarks = map[tone]string{good: "✓", note: "✓", warn: "▲", bad: "●", unknown: "?"}
 
 // Table writes a verdict for people at a terminal.
 func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
-	if o.Width <= 0 {
-		o.Width = defaultWidth
-	}
-
-	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+	p := newPrinter(w, o)
 	h := headlineOf(v)
 	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
 	p.wrapped("  ", h.more)
 	p.wrapped("  ", scope(v))
-	p.wrapped("  ", o.Made.sentence())
+	p.wrapped("  ", p.Made.sentence())
 	if len(v.Nodes) > 0 {
-		nodesTable(p, v.Nodes, o.Picture)
+		nodesTable(p, v.Nodes)
 	}
 
 	if len(v.Links) > 0 {
@@ -217,7 +155,7 @@ var stateStyles = map[string]string{
 	verdict.Degraded: red + bold, verdict.Intermittent: red, verdict.Suspect: yellow, verdict.Recovered: green,
 }
 
-func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
+func nodesTable(p *printer, nodes []verdict.Node) {
 	head := []string{"NODE", "STATE", "CAUSE", "RANKS", "SLOWDOWN", "COSTS", "SINCE", "SEEN AT", "SURE"}
 	var lines [][]string
 	for _, n := range nodes {
@@ -232,7 +170,7 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		})
 	}
 
-	aligned(p, head, lines, 1, func(i, column int, cell string) string {
+	aligned(p, head, lines, func(i, column int, cell string) string {
 		if column == 1 {
 			return p.in(stateStyles[nodes[i].State], cell)
 		}
@@ -246,7 +184,7 @@ func nodesTable(p *printer, nodes []verdict.Node, picture *Picture) {
 		n := nodes[i]
 		clockLine(p, "began", n.SinceTime, "seen", n.DetectedTime, "ended", n.UntilTime)
 		evidenceLines(p, n)
-		sparkLines(p, nodes[i], picture)
+		sparkLines(p, n)
 	})
 }
 
@@ -297,7 +235,8 @@ func evidenceLines(p *printer, n verdict.Node) {
 }
 
 // sparkLines draws the first ranks of a node over the steps, against peers.
-func sparkLines(p *printer, n verdict.Node, picture *Picture) {
+func sparkLines(p *printer, n verdict.Node) {
+	picture := p.Picture
 	if picture == nil || picture.empty() {
 		return
 	}
@@ -314,7 +253,7 @@ func sparkLines(p *printer, n verdict.Node, picture *Picture) {
 			continue
 		}
 
-		line, low, high := spark(picture.relativeRow(picture.metric(metrics[0]), i), max(8, min(60, p.width-40)))
+		line, low, high := spark(picture.relativeRow(picture.Metrics[metrics[0]], i), max(8, min(60, p.Width-40)))
 		if line != "" {
 			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
 		}
@@ -333,7 +272,7 @@ func linksTable(p *printer, links []verdict.Link) {
 		lines = append(lines, []string{plain(l.Group), plain(l.State), on, rankList(l.Ranks, 6), times(l.Slowdown), percent(l.JobImpact), fmt.Sprint(l.SinceStep)})
 	}
 
-	aligned(p, head, lines, 1, func(i, column int, cell string) string {
+	aligned(p, head, lines, func(i, column int, cell string) string {
 		if column == 1 {
 			return p.in(stateStyles[links[i].State], cell)
 		}
@@ -343,63 +282,6 @@ func linksTable(p *printer, links []verdict.Link) {
 		clockLine(p, "began", links[i].SinceTime)
 		p.wrapped("    ", sentence(capital(plain(links[i].Detail))))
 	})
-}
-
-// aligned prints a table with two spaces between columns; numbers are aligned
-// right. paint colours a padded cell, after prints what follows a line.
-func aligned(p *printer, head []string, lines [][]string, indent int, paint func(line, column int, cell string) string, after func(line int)) {
-	widths := make([]int, len(head))
-	right := make([]bool, len(head))
-	for c, h := range head {
-		widths[c] = utf8.RuneCountInString(h)
-		right[c] = len(lines) > 0
-		for _, l := range lines {
-			widths[c] = max(widths[c], utf8.RuneCountInString(l[c]))
-			right[c] = right[c] && l[c] != "" && strings.IndexByte("0123456789<>\xe2", l[c][0]) >= 0 && !strings.ContainsAny(l[c], ",–(")
-		}
-	}
-
-	cell := func(c int, s string) string {
-		if right[c] {
-			return strings.Repeat(" ", widths[c]-utf8.RuneCountInString(s)) + s
-		}
-
-		return pad(s, widths[c])
-	}
-	write := func(line int, cells []string) {
-		text := strings.Repeat(" ", indent*2)
-		for c, s := range cells {
-			s = cell(c, s)
-			if c == len(cells)-1 && !right[c] {
-				s = strings.TrimRight(s, " ")
-			}
-
-			if line >= 0 {
-				s = paint(line, c, s)
-			} else {
-				s = p.in(dim, s)
-			}
-
-			if c > 0 {
-				text += "  "
-			}
-
-			text += s
-		}
-
-		p.printf("%s\n", text)
-	}
-	p.printf("\n")
-	write(-1, head)
-	for i, l := range lines {
-		write(i, l)
-		after(i)
-	}
-}
-
-// pad fills s with blanks up to n characters.
-func pad(s string, n int) string {
-	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
 }
 
 func eventSentence(e verdict.Event) string {

@@ -11,20 +11,10 @@ import (
 
 // Timeline writes one step of a few ranks in words and numbers: who worked, who waited for whom.
 func Timeline(w io.Writer, v *arrival.View, o TableOptions) error {
-	if o.Width <= 0 {
-		o.Width = defaultWidth
-	}
-
-	p := &printer{w: w, color: o.Color, width: max(40, o.Width)}
+	p := newPrinter(w, o)
 	p.printf("\n%s\n", p.in(bold, fmt.Sprintf("Step %d, side by side", v.Step)))
 	p.wrapped("  ", TimelineClocks(v))
-	var lines [][]string
-	for _, l := range timelineRows(v) {
-		lines = append(lines, []string{l.Rank, l.Node, l.Part, l.Step, l.Blocked, l.Waited, l.For, l.Last})
-	}
-
-	aligned(p, []string{"RANK", "NODE", "", "STEP", "COMMUNICATES", "WAITED", "MOST FOR", "LAST IN"}, lines, 1,
-		func(_, _ int, cell string) string { return cell }, func(int) {})
+	aligned(p, []string{"RANK", "NODE", "", "STEP", "COMMUNICATES", "WAITED", "MOST FOR", "LAST IN"}, timelineRows(v), nil, nil)
 	return p.err
 }
 
@@ -37,31 +27,28 @@ func TimelineClocks(v *arrival.View) string {
 	return fmt.Sprintf("The ranks' clocks are aligned where collectives end, sure to ± %s. Communication counts as far as the trainer was blocked in it; what of that came before the last rank entered is waiting.", seconds(v.Unsure))
 }
 
-// timelineRow is a rank of a step as words.
-type timelineRow struct {
-	Rank, Node, Part, Step, Blocked, Waited, For, Last string
-}
-
-func timelineRows(v *arrival.View) (rows []timelineRow) {
+// timelineRows are the ranks of a step as words: rank, node, part, step, blocked, waited,
+// for whom most, last in.
+func timelineRows(v *arrival.View) (rows [][]string) {
 	for _, l := range v.Lines {
-		r := timelineRow{Rank: fmt.Sprint(l.Rank), Node: plain(l.Node), Part: l.Part, Step: "–", Blocked: "–", Waited: "–", For: "–", Last: "–"}
+		step, blocked, waited, most, last := "–", "–", "–", "–", "–"
 		if l.Length > 0 {
-			r.Step = seconds(l.Length)
+			step = seconds(l.Length)
 		}
 
 		if l.Communications > 0 {
-			r.Blocked = seconds(l.Blocked)
+			blocked = seconds(l.Blocked)
 		}
 
 		if l.Collectives > 0 {
-			r.Waited, r.Last = seconds(l.Waited), fmt.Sprintf("%d of %d", l.Last, l.Collectives)
+			waited, last = seconds(l.Waited), fmt.Sprintf("%d of %d", l.Last, l.Collectives)
 		}
 
 		if l.For >= 0 {
-			r.For = fmt.Sprintf("rank %d", l.For)
+			most = fmt.Sprintf("rank %d", l.For)
 		}
 
-		rows = append(rows, r)
+		rows = append(rows, []string{fmt.Sprint(l.Rank), plain(l.Node), l.Part, step, blocked, waited, most, last})
 	}
 
 	return rows
@@ -87,7 +74,7 @@ type stepPicture struct {
 	Foot          float64
 	Ticks         []tick
 	Lines         []stepLine
-	Rows          []timelineRow
+	Rows          [][]string // see timelineRows
 	Kinds         []swatch
 }
 
@@ -207,19 +194,23 @@ func (b *bars) of(l *arrival.Line, y float64) int {
 
 	for i := range l.Ranges {
 		r := &l.Ranges[i]
-		switch r.Kind {
-		case "Step", "Communication":
-		case "DataLoader":
-			b.add("load", y, workHigh, r.StartNs, r.DurNs, "loading data", r.DurNs)
-		case "SaveCheckpoint":
-			b.add("save", y, workHigh, r.StartNs, r.DurNs, "saving a checkpoint", r.DurNs)
-		case "FP":
-			b.add("forward", y, workHigh, r.StartNs, r.DurNs, "forward pass", r.DurNs)
-		case "backward":
-			b.add("backward", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
-		default:
-			b.add("own", y, workHigh, r.StartNs, r.DurNs, plain(r.Kind), r.DurNs)
+		if r.Kind == "Step" || r.Kind == "Communication" {
+			continue
 		}
+
+		class, what := "own", plain(r.Kind)
+		switch r.Kind {
+		case "DataLoader":
+			class, what = "load", "loading data"
+		case "SaveCheckpoint":
+			class, what = "save", "saving a checkpoint"
+		case "FP":
+			class, what = "forward", "forward pass"
+		case "backward":
+			class = "backward"
+		}
+
+		b.add(class, y, workHigh, r.StartNs, r.DurNs, what, r.DurNs)
 	}
 
 	for i := range l.Ranges {

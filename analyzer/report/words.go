@@ -119,13 +119,13 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 // convicted returns the nodes and links that are degraded or intermittent.
 func convicted(v *verdict.Verdict) (nodes []verdict.Node, links []verdict.Link) {
 	for _, n := range v.Nodes {
-		if n.State == verdict.Degraded || n.State == verdict.Intermittent {
+		if verdict.Blamed(n.State) {
 			nodes = append(nodes, n)
 		}
 	}
 
 	for _, l := range v.Links {
-		if l.State == verdict.Degraded || l.State == verdict.Intermittent {
+		if verdict.Blamed(l.State) {
 			links = append(links, l)
 		}
 	}

@@ -76,7 +76,7 @@ func BenchmarkStep(b *testing.B) {
 	look := func() {
 		j.Feed.Add(&rows)
 		j.Feed.Settle(topo, false)
-		j.Feed.Release(feed.Current, feed.Lag{}, j.observe(detect.Default()))
+		j.Feed.Release(feed.Current, 0, j.observe(detect.Default()))
 	}
 	for range 300 {
 		fleetStep(&rows, rng, step)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/laggard-dev/laggard/analyzer/report"
@@ -23,11 +24,11 @@ const (
 )
 
 // statement is what was said of one node, link or finding, or, with none of the three
-// names, of the job.
+// names, of the job. Group names a link, Finding is the kind of a finding.
 type statement struct {
 	Node, Group, Finding string
-	State, Cause         string
-	Impact               float64
+	State, Cause         string  // StateEnded when it is no longer said
+	Impact               float64 // at most, where groups aren't known
 	// Since is the first step of the episode; of what has none the step it was said at.
 	Since int64
 }
@@ -44,16 +45,11 @@ func (s statement) repeats(was statement) bool {
 
 // Change is a statement that is new or differs from what was said last.
 type Change struct {
-	Job  string
-	Node string // "" for a link, a finding, or the job, which has no name of the three
-	// Group names a link, Finding the kind of a finding.
-	Group, Finding string
-	State, Cause   string  // StateEnded when it is no longer said
-	Was            string  // state before, "" new
-	Impact         float64 // at most, where groups aren't known
-	Since          int64   // first step of the episode, of what has none the step it was said at
-	Detail         string
-	Body           any // verdict.Node, verdict.Link, verdict.Finding, *verdict.Verdict; nil when ended
+	Job string
+	statement
+	Was    string // state before, "" new
+	Detail string
+	Body   any // verdict.Node, verdict.Link, verdict.Finding, *verdict.Verdict; nil when ended
 }
 
 // compare returns what changed from the statements said last to v, and the
@@ -67,11 +63,9 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 
 	var now []statement
 	var changes []Change
-	say := func(s statement, c Change) {
-		for i := range now {
-			if now[i].subject() == s.subject() {
-				return // two links of one name: the first speaks
-			}
+	say := func(s statement, detail string, body any) {
+		if slices.ContainsFunc(now, func(x statement) bool { return x.subject() == s.subject() }) {
+			return // two links of one name: the first speaks
 		}
 
 		was, ok := old[s.subject()]
@@ -82,13 +76,10 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 		}
 
 		now = append(now, s)
-		c.Job, c.Node, c.Group, c.Finding, c.State, c.Cause, c.Was = v.Job, s.Node, s.Group, s.Finding, s.State, s.Cause, was.State
-		c.Impact, c.Since = s.Impact, s.Since
-		changes = append(changes, c)
+		changes = append(changes, Change{v.Job, s, was.State, detail, body})
 	}
-	for i := range v.Nodes {
-		n := v.Nodes[i]
-		say(statement{Node: n.Node, State: n.State, Cause: n.Cause, Impact: n.Most(), Since: n.SinceStep}, Change{Detail: n.Detail, Body: n})
+	for _, n := range v.Nodes {
+		say(statement{Node: n.Node, State: n.State, Cause: n.Cause, Impact: n.Most(), Since: n.SinceStep}, n.Detail, n)
 	}
 
 	for _, l := range v.Links {
@@ -97,23 +88,24 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 			name = fmt.Sprint(l.Ranks)
 		}
 
-		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.JobImpact, Since: l.SinceStep}, Change{Detail: l.Detail, Body: l})
+		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.JobImpact, Since: l.SinceStep}, l.Detail, l)
 	}
 
 	for _, f := range v.Findings {
-		say(statement{Finding: f.Kind, State: StatePresent, Impact: f.JobImpact, Since: v.Steps.Last}, Change{Detail: f.Detail, Body: f})
+		say(statement{Finding: f.Kind, State: StatePresent, Impact: f.JobImpact, Since: v.Steps.Last}, f.Detail, f)
 	}
 
 	for _, s := range said { // in the order they were said
 		if was, ok := old[s.subject()]; ok && s.subject() != (statement{}) {
-			changes = append(changes, Change{Job: v.Job, Node: was.Node, Group: was.Group, Finding: was.Finding,
-				State: StateEnded, Cause: was.Cause, Was: was.State, Since: was.Since})
+			s = was.subject()
+			s.State, s.Cause, s.Since = StateEnded, was.Cause, was.Since
+			changes = append(changes, Change{Job: v.Job, statement: s, Was: was.State})
 		}
 	}
 
 	// The job comes last: it is said again with every change, so that what all culprits
 	// cost together stands beside what each does.
-	say(statement{State: stateOf(v), Impact: v.Most(), Since: v.Steps.Last}, Change{Detail: report.Headline(v), Body: v})
+	say(statement{State: stateOf(v), Impact: v.Most(), Since: v.Steps.Last}, report.Headline(v), v)
 	return changes, now
 }
 
@@ -123,7 +115,7 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 func MessageKey(changes []Change) string {
 	var parts []string
 	for i, c := range changes {
-		if i == 0 || c.Node != "" || c.Group != "" || c.Finding != "" {
+		if i == 0 || c.subject() != (statement{}) {
 			parts = append(parts, c.Job, c.Node, c.Group, c.Finding, c.State, c.Cause, strconv.FormatInt(c.Since, 10))
 		}
 	}

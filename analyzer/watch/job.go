@@ -56,7 +56,7 @@ func (j *job) configure(cfg detect.Config) {
 }
 
 // read takes everything that is new. It returns whether anything was.
-func (j *job) read(ctx context.Context, cfg detect.Config, lag feed.Lag, last feed.Stage) (bool, error) {
+func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, last feed.Stage) (bool, error) {
 	news := false
 	for {
 		var topo *topology.File

@@ -151,11 +151,7 @@ func (l *Leases) renew(ctx context.Context) error {
 		return err
 	}
 
-	list, err := l.API.Leases(ctx, l.Namespace, l.label())
-	if err == nil {
-		err = l.adopt(list)
-	}
-
+	_, err = l.read(ctx)
 	if err == nil && l.own.Metadata.ResourceVersion != "" {
 		err = l.write(ctx, l.view)
 	}
@@ -167,11 +163,7 @@ func (l *Leases) renew(ctx context.Context) error {
 // before they were read.
 func (l *Leases) agree(ctx context.Context) error {
 	for range agreeRounds {
-		list, err := l.API.Leases(ctx, l.Namespace, l.label())
-		if err == nil {
-			err = l.adopt(list)
-		}
-
+		list, err := l.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -196,6 +188,16 @@ func (l *Leases) agree(ctx context.Context) error {
 	}
 
 	return fmt.Errorf("agree with other watchers: they came and went %d times meanwhile", agreeRounds)
+}
+
+// read returns the Leases as they are, and adopts this watcher's.
+func (l *Leases) read(ctx context.Context) ([]health.Lease, error) {
+	list, err := l.API.Leases(ctx, l.Namespace, l.label())
+	if err == nil {
+		err = l.adopt(list)
+	}
+
+	return list, err
 }
 
 // adopt takes this watcher's Lease as the server has it: after a write that was not answered

@@ -39,7 +39,7 @@ func (w *Watcher) log(j *job, c *Change) {
 		}
 	}
 
-	if c.State == verdict.Degraded || c.State == verdict.Intermittent || c.State == StateUnhealthy {
+	if verdict.Blamed(c.State) || c.State == StateUnhealthy {
 		w.o.Log.Warn("verdict changed", append(args, "job_impact", c.Impact)...)
 		return
 	}

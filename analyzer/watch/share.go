@@ -90,9 +90,7 @@ func (w *Watcher) letGo(name string) {
 	}
 
 	delete(w.jobs, name)
-	w.mu.Lock()
-	delete(w.status.Jobs, name)
-	w.mu.Unlock()
+	w.count(func(s *Status) { delete(s.Jobs, name) })
 }
 
 // takeOver begins a job with what was said of it: by another watcher, or by this one.
@@ -111,9 +109,7 @@ func (w *Watcher) takeOver(ctx context.Context, j *job) error {
 	}
 
 	if j.Stated, j.taken = said, len(said) > 0; j.taken {
-		w.mu.Lock()
-		w.status.Taken++
-		w.mu.Unlock()
+		w.count(func(s *Status) { s.Taken++ })
 	}
 
 	return nil
@@ -132,9 +128,7 @@ func (w *Watcher) unrepeated(ctx context.Context, j *job) error {
 	}
 
 	j.Unsent, j.taken = rows, false
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.status.Repeated += uint64(n)
+	w.count(func(s *Status) { s.Repeated += uint64(n) })
 	return nil
 }
 

@@ -50,34 +50,29 @@ func (w *Watcher) Status() Status {
 // Names returns the jobs in order.
 func (s *Status) Names() []string { return slices.Sorted(maps.Keys(s.Jobs)) }
 
-func (w *Watcher) show(j *job) {
+// count changes the status.
+func (w *Watcher) count(change func(s *Status)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.status.Jobs == nil {
-		w.status.Jobs = map[string]JobStatus{}
-	}
-
-	f := j.Feed
-	w.status.Jobs[j.Job] = JobStatus{Job: j.Job, Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Repeat: f.Again,
-		Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent), Newest: j.Newest, Judged: j.LastNs, Damaged: len(j.damaged), Failing: j.failing, Since: j.since}
+	change(&w.status)
 }
 
-func (w *Watcher) hide(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.status.Jobs, name)
-	w.status.Dropped++
+func (w *Watcher) show(j *job) {
+	f := j.Feed
+	now := JobStatus{Job: j.Job, Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Repeat: f.Again,
+		Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent), Newest: j.Newest, Judged: j.LastNs, Damaged: len(j.damaged), Failing: j.failing, Since: j.since}
+	w.count(func(s *Status) { s.Jobs[j.Job] = now })
 }
 
 func (w *Watcher) note(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.status.Looks++
-	if err != nil {
-		w.status.Failed++
-		w.status.LastError = err.Error()
-		return
-	}
+	w.count(func(s *Status) {
+		s.Looks++
+		if err != nil {
+			s.Failed++
+			s.LastError = err.Error()
+			return
+		}
 
-	w.status.LastError, w.status.LastLook = "", w.o.Now()
+		s.LastError, s.LastLook = "", w.o.Now()
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -24,8 +25,7 @@ const maxThresholds = 64 << 10
 // is replaced by a link, so links are followed here: the operator names the file.
 type Thresholds struct {
 	path string
-	last []byte
-	read bool
+	last []byte // the content, or why there is none; nil before the first look
 }
 
 // NewThresholds follows the file at path.
@@ -35,21 +35,20 @@ func NewThresholds(path string) *Thresholds { return &Thresholds{path: path} }
 // the last call and could be used; an error is returned once for each content.
 func (t *Thresholds) Next() (cfg detect.Config, changed bool, err error) {
 	data, err := readBounded(t.path)
+	is := data
 	if err != nil {
-		same := t.read && bytes.Equal(t.last, []byte(err.Error()))
-		t.last, t.read = []byte(err.Error()), true
-		if same {
-			err = nil
-		}
+		is = []byte(err.Error())
+	}
 
+	same := t.last != nil && bytes.Equal(is, t.last)
+	t.last = is
+	switch {
+	case same:
+		return cfg, false, nil
+	case err != nil:
 		return cfg, false, err
 	}
 
-	if t.read && bytes.Equal(data, t.last) {
-		return cfg, false, nil
-	}
-
-	t.last, t.read = data, true
 	cfg, err = parseThresholds(data)
 	if err != nil {
 		return cfg, false, fmt.Errorf("thresholds %s: %w", t.path, err)
@@ -93,13 +92,7 @@ func parseThresholds(data []byte) (detect.Config, error) {
 		}
 	}
 
-	keys := make([]string, 0, len(values))
-	for k := range values {
-		keys = append(keys, k)
-	}
-
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(values)) {
 		field, ok := fields[k]
 		if !ok {
 			return detect.Default(), unknownKey(k, known)

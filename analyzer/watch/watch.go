@@ -57,7 +57,7 @@ type Options struct {
 	// MinImpact is the share of step time from which a verdict is not healthy.
 	// 0 means that of the thresholds.
 	MinImpact float64
-	Lag       feed.Lag
+	Lag       time.Duration // a step waits for ranks that are late; 0 means feed.DefaultLag
 	// Forget is for how long a job without news is kept; 0 means DefaultForget.
 	Forget    time.Duration
 	Observers []Observer
@@ -92,7 +92,7 @@ func New(o Options) (*Watcher, error) {
 	}
 
 	o.Forget = cmp.Or(o.Forget, DefaultForget)
-	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}}
+	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}, status: Status{Jobs: map[string]JobStatus{}}}
 	if o.Thresholds != nil {
 		cfg, ok, err := o.Thresholds.Next()
 		if err != nil {
@@ -207,9 +207,7 @@ func (w *Watcher) rethink() {
 	cfg, changed, err := w.o.Thresholds.Next()
 	if err != nil {
 		w.o.Log.Error("thresholds not taken, the last good ones stay", "error", err)
-		w.mu.Lock()
-		w.status.BadThresholds = err.Error()
-		w.mu.Unlock()
+		w.count(func(s *Status) { s.BadThresholds = err.Error() })
 		return
 	}
 
@@ -223,9 +221,7 @@ func (w *Watcher) rethink() {
 		j.configure(cfg)
 	}
 
-	w.mu.Lock()
-	w.status.BadThresholds = ""
-	w.mu.Unlock()
+	w.count(func(s *Status) { s.BadThresholds = "" })
 	w.o.Log.Info("thresholds changed", "thresholds", cfg)
 }
 
@@ -380,11 +376,7 @@ func (w *Watcher) forget() {
 		}
 
 		w.o.Log.Info("job dropped: nothing new", "job", name, "since", j.Moved)
-		if err := j.reader.Close(); err != nil {
-			w.o.Log.Warn("close job", "job", name, "error", err)
-		}
-
-		delete(w.jobs, name)
-		w.hide(name)
+		w.letGo(name)
+		w.count(func(s *Status) { s.Dropped++ })
 	}
 }

@@ -5,23 +5,13 @@ type phase struct {
 	rank, at int32
 }
 
-// delays says how many times as long as its peers' the compute of a rank on a slow host
-// takes in each phase, beside forward passes and loading: medians over the steps.
-type delays map[phase]float64
-
-// of is the delay of an operation, 1 where there is none.
-func (d delays) of(o *op) float64 {
-	if x, ok := d[phase{o.rank, o.phase}]; ok && delayed(o) {
-		return x
-	}
-
-	return 1
-}
-
 // delayed reports whether an operation is what a slow host delays.
 func delayed(o *op) bool { return o.verb == computes && o.class != forward && o.class != loading }
 
-func (r *replay) delays(repairs []Repair) delays {
+// delays returns how many times as long as its peers' the compute of a rank on a slow host
+// takes in each phase, beside forward passes and loading: medians over the steps. nil is
+// none.
+func (r *replay) delays(repairs []Repair) map[phase]float64 {
 	slow := map[int]bool{}
 	for _, p := range repairs {
 		for _, rank := range p.Ranks {
@@ -57,7 +47,7 @@ func (r *replay) delays(repairs []Repair) delays {
 		}
 	}
 
-	out := delays{}
+	out := map[phase]float64{}
 	for p, x := range times {
 		if usual := median(peers[stage(p)]); slow[r.ranks[p.rank]] && usual > 0 {
 			out[p] = max(1, median(x)/usual)

@@ -163,12 +163,7 @@ type comm struct {
 	class    class
 	from, to int32
 	nth      int32
-}
-
-// endpoint tells a rank's sends from its receives, which are counted apart.
-type endpoint struct {
-	comm
-	send bool
+	send     bool // of one side: a rank's sends and receives are counted apart
 }
 
 // batch is how near two communication starts of a rank are when they were issued
@@ -185,7 +180,7 @@ type begun struct {
 func (b *builder) add(i int32, rank int, timings []timing) {
 	byStart(timings)
 	list := make([]begun, 0, 2*len(timings))
-	seen := map[endpoint]int32{}
+	seen := map[comm]int32{}
 	first := -1 // of the last operations, where a rank came to a meeting and waited at once
 	for k := range timings {
 		s := &timings[k]
@@ -234,7 +229,7 @@ func (b *builder) add(i int32, rank int, timings []timing) {
 }
 
 // meet returns the index of the meeting that a range is a member's part of.
-func (b *builder) meet(rank int, s *timing, seen map[endpoint]int32) int32 {
+func (b *builder) meet(rank int, s *timing, seen map[comm]int32) int32 {
 	c := comm{group: s.group, class: s.class}
 	switch {
 	case s.class != p2p:
@@ -244,7 +239,8 @@ func (b *builder) meet(rank int, s *timing, seen map[endpoint]int32) int32 {
 		c.from, c.to = s.peer, b.at[position{rank, s.group}]
 	}
 
-	side := endpoint{c, s.send}
+	side := c
+	side.send = s.send
 	c.nth = seen[side]
 	seen[side]++
 	at, ok := b.found[c]

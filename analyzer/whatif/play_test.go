@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -36,7 +37,7 @@ func TestGraphs_LeaveOutWhatDoesNotMatch(t *testing.T) {
 	meet := func(step int64, rank uint32, group string, at int64) row.Record {
 		return row.Record{Step: step, Rank: rank, Kind: "Communication", Op: "allreduce", Group: group, StartNs: at, DurNs: 5e6, ExposedNs: -1}
 	}
-	j := NewJob(Layout{}, nil)
+	j := NewJob(&frame.Layout{}, nil)
 	j.Take(nil, []row.Record{
 		meet(1, 0, "a", 1e9), meet(1, 0, "b", 2e9), meet(1, 1, "a", 1e9), meet(1, 1, "b", 2e9),
 		meet(2, 0, "a", 1e9), meet(2, 0, "b", 2e9), meet(2, 1, "b", 1e9), meet(2, 1, "a", 2e9), // each waits for the other
@@ -66,7 +67,7 @@ func BenchmarkPlay(b *testing.B) {
 // randomJob makes steps in which random groups of the ranks meet, one group after the
 // other: all at once, in pairs that send and receive in one batch, or beside compute.
 func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
-	j := NewJob(Layout{}, nil)
+	j := NewJob(&frame.Layout{}, nil)
 	for step := range int64(steps) {
 		now := make([]int64, ranks)
 		var records []row.Record
@@ -107,7 +108,7 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 						r.StartNs, r.DurNs = r.StartNs+100, r.DurNs-100
 					}
 
-					j.at[position{rank, j.groups.number(r.Group)}] = int32(i)
+					j.at[position{rank, j.groups.Number(r.Group)}] = int32(i)
 					now[rank] = end
 					continue
 				case 2:

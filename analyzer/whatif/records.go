@@ -1,9 +1,7 @@
 package whatif
 
 import (
-	"strconv"
-	"strings"
-
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -41,8 +39,8 @@ type timing struct {
 func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
 		for _, g := range ranks[i].Groups {
-			if name, index, ok := splitGroup(g); ok {
-				j.at[position{int(ranks[i].Rank), j.groups.number(name)}] = int32(index)
+			if _, name, index := frame.SplitGroup(g); index >= 0 {
+				j.at[position{int(ranks[i].Rank), j.groups.Number(name)}] = int32(index)
 			}
 		}
 	}
@@ -64,14 +62,14 @@ func (j *Job) add(r *row.Record) {
 	case "DataLoader":
 		s.class = loading
 	case "Communication":
-		if s.group = j.groups.number(r.Group); s.group == 0 {
+		if s.group = j.groups.Number(r.Group); s.group == 0 {
 			return
 		}
 
 		if s.class = p2p; r.Op == "send" || r.Op == "recv" {
 			s.peer, s.send = r.Peer, r.Op == "send"
 		} else {
-			s.class = class(j.classes.number(r.Op))
+			s.class = class(j.classes.Number(r.Op))
 		}
 
 		if r.ExposedNs >= 0 {
@@ -102,52 +100,10 @@ func (j *Job) step(n int64) *recorded {
 	return s
 }
 
-// words numbers words in the order in which they come.
-type words struct {
-	numbers map[string]int32
-	list    []string
-}
-
-func newWords(first ...string) words {
-	w := words{numbers: map[string]int32{}}
-	for _, s := range first {
-		w.number(s)
-	}
-
-	return w
-}
-
-func (w *words) number(s string) int32 {
-	n, ok := w.numbers[s]
-	if !ok {
-		s, n = strings.Clone(s), int32(len(w.list)) // s is of a row that is used again
-		w.numbers[s], w.list = n, append(w.list, s)
-	}
-
-	return n
-}
-
 // position is a rank's place in one of its groups.
 type position struct {
 	rank  int
 	group int32
-}
-
-// splitGroup takes name and index out of dim:name:index:size; the name may hold colons.
-func splitGroup(g string) (name string, index int, ok bool) {
-	first := strings.IndexByte(g, ':')
-	size := strings.LastIndexByte(g, ':')
-	if first < 0 || size <= first {
-		return "", 0, false
-	}
-
-	at := strings.LastIndexByte(g[:size], ':')
-	if at <= first {
-		return "", 0, false
-	}
-
-	index, err := strconv.Atoi(g[at+1 : size])
-	return g[first+1 : at], index, err == nil
 }
 
 // Spread chooses at most limit of the steps, evenly; 0 = all.

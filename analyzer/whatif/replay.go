@@ -25,9 +25,17 @@ type replay struct {
 }
 
 func newReplay(j *Job, ranks []int, steps []*step) *replay {
-	r := &replay{ranks: ranks, steps: steps, classes: j.classes.list}
+	r := &replay{ranks: ranks, steps: steps, classes: j.classes.List}
 	for _, rank := range ranks {
-		r.stage, r.replica = append(r.stage, j.layout.Stage[rank]), append(r.replica, j.layout.Replica[rank])
+		stage, replica := 0, 0
+		if row, ok := slices.BinarySearch(j.layout.Ranks, rank); ok {
+			replica = int(j.layout.Replica[row])
+			if g := j.layout.Role[row]; g >= 0 {
+				stage = j.layout.Roles[g].Stage
+			}
+		}
+
+		r.stage, r.replica = append(r.stage, stage), append(r.replica, replica)
 	}
 
 	r.ideals()
@@ -205,8 +213,9 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 			p, faster := by[o.rank], 1.0
 			switch {
 			case p == nil || o.verb != computes:
+			case p.Host && delayed(o):
+				faster = delays[phase{o.rank, o.phase}]
 			case p.Host:
-				faster = delays.of(o)
 			case o.class == loading:
 				faster = p.Loading
 			default:
@@ -267,19 +276,15 @@ func (r *replay) workers(res *Result, workers []int, was, ideal float64) {
 			return o.own
 		})
 		res.Gain[rank] = math.Max(0, 1-repaired/was)
-		res.ByReplica[r.replica[w]] = 0
-	}
-
-	for q := range res.ByReplica {
-		res.ByReplica[q] = r.alike(func(o *op) bool { return r.replica[o.rank] == q }) / ideal
+		if q := r.replica[w]; res.ByReplica[q] == 0 {
+			res.ByReplica[q] = r.alike(func(o *op) bool { return r.replica[o.rank] == q }) / ideal
+		}
 	}
 
 	for _, s := range r.stage {
-		res.ByStage[s] = 0
-	}
-
-	for s := range res.ByStage {
-		res.ByStage[s] = r.alike(func(o *op) bool { return r.stage[o.rank] == s }) / ideal
+		if res.ByStage[s] == 0 {
+			res.ByStage[s] = r.alike(func(o *op) bool { return r.stage[o.rank] == s }) / ideal
+		}
 	}
 
 	if was <= ideal {

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -64,19 +67,28 @@ func load(t *testing.T, name, job string) (*Job, bool) {
 }
 
 // layoutOf reads stages off the pp groups and replicas off their order.
-func layoutOf(file *topology.File) Layout {
-	l := Layout{Stage: map[int]int{}, Replica: map[int]int{}}
-	replica := 0
+func layoutOf(file *topology.File) *frame.Layout {
+	stages, replicas := map[int]int32{}, map[int]int32{}
+	replica := int32(0)
 	for _, g := range file.Groups {
 		if g.Dim != "pp" {
 			continue
 		}
 
 		for stage, rank := range g.Ranks {
-			l.Stage[rank], l.Replica[rank] = stage, replica
+			stages[rank], replicas[rank] = int32(stage), replica
 		}
 
 		replica++
+	}
+
+	l := &frame.Layout{Ranks: slices.Sorted(maps.Keys(stages))}
+	for _, rank := range l.Ranks {
+		l.Role, l.Replica = append(l.Role, stages[rank]), append(l.Replica, replicas[rank])
+	}
+
+	for stage := range slices.Max(l.Role) + 1 {
+		l.Roles = append(l.Roles, frame.Role{Stage: int(stage)})
 	}
 
 	return l

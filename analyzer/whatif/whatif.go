@@ -4,13 +4,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-)
 
-// Layout says which ranks do the same work.
-type Layout struct {
-	Stage   map[int]int // rank → pipeline stage; a missing rank is in stage 0
-	Replica map[int]int // rank → data-parallel replica
-}
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
 
 // Result is what the replay says of the job. All slowdowns are quotients of
 // simulated step times, 1 = nothing to gain.
@@ -38,9 +34,9 @@ type Result struct {
 	MS float64 `json:"m_s"`
 }
 
-// ErrNoGraph is returned by Replay when no step could be replayed: no
+// errNoGraph is returned by Replay when no step could be replayed: no
 // communication with groups was recorded, or too many of its records are missing.
-var ErrNoGraph = errors.New("replay: no step has matching communication records of its ranks; turn Communication on for a few steps")
+var errNoGraph = errors.New("replay: no step has matching communication records of its ranks; turn Communication on for a few steps")
 
 // Repair is ranks that work like their peers, for once.
 type Repair struct {
@@ -55,12 +51,12 @@ type Repair struct {
 
 // Job collects ranges step by step.
 type Job struct {
-	layout  Layout
+	layout  *frame.Layout
 	steps   map[int64]*recorded
 	chosen  map[int64]bool     // steps; nil = all
 	at      map[position]int32 // places of the ranks in their groups
-	classes words              // of operations, the named ones first
-	groups  words
+	classes frame.Names        // of operations, the named ones first
+	groups  frame.Names        // "" is the first
 }
 
 // recorded is what was recorded of one step.
@@ -69,9 +65,15 @@ type recorded struct {
 	length int64            // ns: the longest rank's step
 }
 
-// NewJob returns an empty job that takes the ranges of those steps, nil = all.
-func NewJob(l Layout, steps []int64) *Job {
-	j := &Job{layout: l, steps: map[int64]*recorded{}, at: map[position]int32{}, classes: newWords(named[:]...), groups: newWords("")}
+// NewJob returns an empty job that takes the ranges of those steps, nil = all. The layout
+// says which ranks do the same work; a rank that it lacks is in stage and replica 0.
+func NewJob(l *frame.Layout, steps []int64) *Job {
+	j := &Job{layout: l, steps: map[int64]*recorded{}, at: map[position]int32{}}
+	j.groups.Number("")
+	for _, s := range named {
+		j.classes.Number(s)
+	}
+
 	if steps != nil {
 		j.chosen = map[int64]bool{}
 		for _, n := range steps {
@@ -100,7 +102,7 @@ func (j *Job) Replay(repairs []Repair, progress func(done, total int)) (*Result,
 	ranks := j.ranks()
 	steps := j.graphs(ranks)
 	if len(steps) == 0 {
-		return nil, ErrNoGraph
+		return nil, errNoGraph
 	}
 
 	r := newReplay(j, ranks, steps)

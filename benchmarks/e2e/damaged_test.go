@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
@@ -36,7 +35,7 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 	}
 	defer live.Close()
 	// The damaged rank's last step is finished at the end only: the others wait for it.
-	w, err := watch.New(watch.Options{Source: live, Lag: feed.Lag{Time: 20 * time.Minute}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	w, err := watch.New(watch.Options{Source: live, Lag: 20 * time.Minute, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

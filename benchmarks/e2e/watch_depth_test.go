@@ -214,7 +214,7 @@ func (s *depthSite) measured(deep []string) {
 	s.t.Logf("steps with Communication %v of %v", with, all)
 	for node, n := range all {
 		switch was := slices.Contains(deep, node); {
-		case was && (with[node] < depth.DefaultEvidence || with[node] > n-depth.DefaultEvidence):
+		case was && (with[node] < depth.LeastEvidence || with[node] > n-depth.LeastEvidence):
 			s.t.Errorf("%s was deep and has Communication in %d of %d rank-steps", node, with[node], n)
 		case !was && with[node] > 0:
 			s.t.Errorf("%s was not deep and has Communication in %d rank-steps", node, with[node])

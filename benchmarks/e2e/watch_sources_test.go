@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
@@ -156,7 +155,7 @@ func watched(t *testing.T, spec, state, topology string) (*watch.Watcher, *sourc
 	}
 
 	// Files grow here by bytes, not by time: ranks are further apart than real ones.
-	w, err := watch.New(watch.Options{Source: live, StateDir: state, Lag: feed.Lag{Time: 20 * time.Minute}})
+	w, err := watch.New(watch.Options{Source: live, StateDir: state, Lag: 20 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

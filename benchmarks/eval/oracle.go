@@ -119,14 +119,15 @@ func explained(f *frame.Frame, m frame.Metric, row int) [][]float64 {
 
 // against is ln m of a row less the median of the other rows, per column.
 func against(f *frame.Frame, m frame.Metric, rows []int32, row int) []float64 {
-	mine := f.Row(m, row)
-	if mine == nil || len(rows) < 2 {
+	if !f.Has(m) || len(rows) < 2 {
 		return nil
 	}
 
-	out := make([]float64, len(mine))
+	out, recorded := make([]float64, len(f.Columns)), false
 	var others []float64
-	for i, v := range mine {
+	for i := range out {
+		v := f.At(m, row, i)
+		recorded = recorded || v == v
 		others = others[:0]
 		for _, p := range rows {
 			if y := f.At(m, int(p), i); int(p) != row && y > 0 {
@@ -139,6 +140,10 @@ func against(f *frame.Frame, m frame.Metric, rows []int32, row int) []float64 {
 			slices.Sort(others)
 			out[i] = math.Log(float64(v)) - stat.Quantile(0.5, stat.LinInterp, others, nil)
 		}
+	}
+
+	if !recorded {
+		return nil
 	}
 
 	return out

@@ -1,8 +1,8 @@
 package grafana
 
-// Alert is one alert: a rule of Grafana over ClickHouse and its twin for
+// alert is one alert: a rule of Grafana over ClickHouse and its twin for
 // Prometheus, which asks the agents' and watch's metrics.
-type Alert struct {
+type alert struct {
 	Name     string
 	Title    string
 	Summary  string
@@ -19,8 +19,8 @@ type Alert struct {
 }
 
 // alerts returns the alerts.
-func alerts() []Alert {
-	return []Alert{slowNode(), slowLink(), shippingLag(), recordsLost(), jobWithoutData()}
+func alerts() []alert {
+	return []alert{slowNode(), slowLink(), shippingLag(), recordsLost(), jobWithoutData()}
 }
 
 // A culprit is worth waking somebody up for where its job is not healthy: what watch's
@@ -30,8 +30,8 @@ const (
 	wellJobs = "  unless on (namespace, pod, instance, job, exported_job) laggard_job_healthy == 1"
 )
 
-func slowNode() Alert {
-	return Alert{
+func slowNode() alert {
+	return alert{
 		Name: "LaggardSlowNode", Title: "Slow node", Severity: "warning", For: "2m",
 		Summary: "{{ $labels.node }} slows job {{ $labels.job }} down ({{ $labels.cause }}).",
 		Action: "Open the Job page for the evidence. compute: check clocks, temperature and ECC of the device, move the job off it. host: look for other load on the node. " +
@@ -44,8 +44,8 @@ WHERE node != '' AND finding = '' AND state IN ('degraded', 'intermittent') AND 
 	}
 }
 
-func slowLink() Alert {
-	return Alert{
+func slowLink() alert {
+	return alert{
 		Name: "LaggardSlowLink", Title: "Slow link", Severity: "warning", For: "2m",
 		Summary: "Communication group {{ $labels.group }} of job {{ $labels.job }} is slow.",
 		Action:  "Open the Job page, \"Groups against their like\". Check the switch ports and NICs between the group's nodes, error and pause counters first; a link that several jobs name is the one to replace.",
@@ -57,8 +57,8 @@ WHERE "group" != '' AND finding = '' AND state IN ('degraded', 'intermittent') A
 	}
 }
 
-func shippingLag() Alert {
-	return Alert{
+func shippingLag() alert {
+	return alert{
 		Name: "LaggardShippingLag", Title: "Shipping lag", Severity: "warning", For: "5m",
 		Summary: "What node {{ $labels.node }} stores lies far behind its job {{ $labels.job }}.",
 		Action:  "Open the Pipeline page. Is the agent of that node running, does its log name the store, is the store reachable and its disk not full? Nothing is lost while the disk cap holds: it ships what it kept.",
@@ -69,8 +69,8 @@ SELECT job, node, dateDiff('second', newest, front) AS behind FROM live`),
 	}
 }
 
-func recordsLost() Alert {
-	return Alert{
+func recordsLost() alert {
+	return alert{
 		Name: "LaggardRecordsLost", Title: "Records lost", Severity: "warning", For: "0m",
 		Summary: "Records of job {{ $labels.job }} were lost ({{ $labels.cause }}).",
 		Action: "Open the Pipeline page, \"Where records were lost\". ring-full: give the agent CPU or the rings more slots. no-ring: a larger tmpfs. disk-full or aged: raise --cap or bring the store back. " +
@@ -85,8 +85,8 @@ SELECT job, if(reason != '', reason, state) AS cause, sum(n) AS records FROM ent
 	}
 }
 
-func jobWithoutData() Alert {
-	return Alert{
+func jobWithoutData() alert {
+	return alert{
 		Name: "LaggardJobWithoutData", Title: "Job without data", Severity: "critical", For: "5m",
 		Summary: "Job {{ $labels.job }} has not ended and stores no steps.",
 		Action: "Is the job hung (its log, py-spy on one rank), or only its recording off? `laggard trace status` shows the switch; LAGGARD_AUTO=1 and PYTHONPATH must be set in the trainer; " +

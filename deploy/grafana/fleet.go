@@ -38,7 +38,7 @@ FROM turns WHERE state IN ('degraded', 'intermittent') AND before NOT IN ('degra
 GROUP BY time, series ORDER BY time, series`), "time time, series text, value number")).named().bars(),
 		repeaters(),
 	)
-	return dashboard("fleet", "Fleet", "Jobs, degraded nodes and links, and what they cost.", []Variable{jobsVariable()}, panels)
+	return dashboard("fleet", "Fleet", "Jobs, degraded nodes and links, and what they cost.", []variable{jobsVariable()}, panels)
 }
 
 // culprits is the table to act on.
@@ -53,9 +53,9 @@ ORDER BY state = 'suspect', impact DESC, job, node LIMIT 500`),
 		with("job", "", linked("Open the job", to("job", "job", "${__data.fields.job}"))).
 		with("node", "", linked("Open the node in its job", to("job", "job", "${__data.fields.job}", "node", "${__data.fields.node}"))).
 		with("state", "", words, cell).
-		with("slowdown", "suffix: ×", Property{"decimals", 2}).
-		with("impact", "percentunit", coloured(0.01, 0.05), cell, Property{"decimals", 1}).
-		with("detail", "", Property{"custom.width", 520})
+		with("slowdown", "suffix: ×", property{"decimals", 2}).
+		with("impact", "percentunit", coloured(0.01, 0.05), cell, property{"decimals", 1}).
+		with("detail", "", property{"custom.width", 520})
 }
 
 // jobsTable is one row per job.
@@ -75,11 +75,11 @@ FROM paces ANY LEFT JOIN sizes USING (job) ANY LEFT JOIN losses USING (job) ANY 
 ORDER BY lost DESC, job LIMIT 1000`),
 		"job text, ranks number, nodes number, last_step number, step_s number, age number, degraded number, impact number, lost number")).
 		with("job", "", linked("Open the job", to("job", "job", "${__value.raw}"))).
-		with("step_s", "s", Property{"displayName", "step time"}).
+		with("step_s", "s", property{"displayName", "step time"}).
 		with("age", "s", coloured(300, 900), cell).
 		with("degraded", "short", coloured(1), cell).
 		with("impact", "percentunit", coloured(0.01, 0.05), cell).
-		with("lost", "h", Property{"displayName", "node-hours lost"})
+		with("lost", "h", property{"displayName", "node-hours lost"})
 }
 
 // repeaters are nodes that come back.

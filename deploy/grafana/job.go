@@ -49,8 +49,8 @@ FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)
 GROUP BY time ORDER BY time`, "time time, tensor number, pipeline number, data number, context number, expert number, other number")),
 		jobLinks(),
 	)
-	d := dashboard("job", "Job", "One job: step time, own time by role, causes, impact.", []Variable{jobVariable(), nodeVariable(), measureVariable()}, panels)
-	d.Annotations = annotations()
+	d := dashboard("job", "Job", "One job: step time, own time by role, causes, impact.", []variable{jobVariable(), nodeVariable(), measureVariable()}, panels)
+	d.Annotations.List = annotations()
 	return d
 }
 
@@ -89,12 +89,12 @@ FROM current WHERE finding = '' AND NOT (`+whole+`)
 ORDER BY state IN ('degraded', 'intermittent') DESC, impact DESC LIMIT 200`),
 		"subject text, state text, cause text, slowdown number, impact number, since_step number, confidence number, ranks text, rank number, detail text")).
 		with("state", "", words, cell).
-		with("slowdown", "suffix: ×", Property{"decimals", 2}).
-		with("impact", "percentunit", coloured(0.01, 0.05), cell, Property{"decimals", 1}).
+		with("slowdown", "suffix: ×", property{"decimals", 2}).
+		with("impact", "percentunit", coloured(0.01, 0.05), cell, property{"decimals", 1}).
 		with("confidence", "percentunit").
 		with("ranks", "", linked("Open the first of them", to("rank", "job", "${job}", "rank", "${__data.fields.rank}"))).
-		with("rank", "", Property{"custom.hidden", true}).
-		with("detail", "", Property{"custom.width", 520})
+		with("rank", "", property{"custom.hidden", true}).
+		with("detail", "", property{"custom.width", 520})
 }
 
 func jobSlowest() Panel {
@@ -153,7 +153,7 @@ func jobFindings() Panel {
 SELECT finding, impact, step, ts AS decided, detail FROM current WHERE finding != '' AND state != 'recovered' ORDER BY impact DESC LIMIT 100`),
 		"finding text, impact number, step number, decided time, detail text")).
 		with("impact", "percentunit", coloured(0.05, 0.2), cell).
-		with("detail", "", Property{"custom.width", 700})
+		with("detail", "", property{"custom.width", 700})
 }
 
 // jobLinks compares groups of one dimension and op by the time that the rank

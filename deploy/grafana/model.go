@@ -1,34 +1,38 @@
 package grafana
 
-// Plugin is the data source that the queries are written for.
-const Plugin = "grafana-clickhouse-datasource"
+// plugin is the data source that the queries are written for.
+const plugin = "grafana-clickhouse-datasource"
 
 // Dashboard is Grafana's dashboard JSON, as much of it as we use.
 type Dashboard struct {
-	UID           string      `json:"uid"`
-	Title         string      `json:"title"`
-	Description   string      `json:"description"`
-	Tags          []string    `json:"tags"`
-	Timezone      string      `json:"timezone"`
-	Editable      bool        `json:"editable"`
-	GraphTooltip  int         `json:"graphTooltip"` // 1: the cross-hair is shared
-	SchemaVersion int         `json:"schemaVersion"`
-	Refresh       string      `json:"refresh"`
-	Time          Range       `json:"time"`
-	Links         []Link      `json:"links"`
-	Templating    Variables   `json:"templating"`
-	Annotations   Annotations `json:"annotations"`
-	Panels        []Panel     `json:"panels"`
+	UID           string    `json:"uid"`
+	Title         string    `json:"title"`
+	Description   string    `json:"description"`
+	Tags          []string  `json:"tags"`
+	Timezone      string    `json:"timezone"`
+	Editable      bool      `json:"editable"`
+	GraphTooltip  int       `json:"graphTooltip"` // 1: the cross-hair is shared
+	SchemaVersion int       `json:"schemaVersion"`
+	Refresh       string    `json:"refresh"`
+	Time          timeRange `json:"time"`
+	Links         []link    `json:"links"`
+	Templating    struct {
+		List []variable `json:"list"`
+	} `json:"templating"`
+	Annotations struct {
+		List []annotation `json:"list"` // marks in every panel with a time axis
+	} `json:"annotations"`
+	Panels []Panel `json:"panels"`
 }
 
-// Range is a relative time range.
-type Range struct {
+// timeRange is a relative time range.
+type timeRange struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Link leads to another dashboard, from the top of a page or from a cell.
-type Link struct {
+// link leads to another dashboard, from the top of a page or from a cell.
+type link struct {
 	Title       string   `json:"title"`
 	Type        string   `json:"type,omitempty"`
 	Tags        []string `json:"tags,omitempty"`
@@ -39,52 +43,42 @@ type Link struct {
 	TargetBlank bool     `json:"targetBlank,omitempty"`
 }
 
-// Variables is the list of a dashboard's variables.
-type Variables struct {
-	List []Variable `json:"list"`
-}
-
-// Variable is one variable. Query is a Target for query variables and a string
+// variable is one variable. Query is a Target for query variables and a string
 // for the others.
-type Variable struct {
+type variable struct {
 	Name        string   `json:"name"`
 	Label       string   `json:"label"`
 	Description string   `json:"description,omitempty"`
 	Type        string   `json:"type"`
-	Datasource  *Source  `json:"datasource,omitempty"`
+	Datasource  *source  `json:"datasource,omitempty"`
 	Query       any      `json:"query"`
 	Definition  string   `json:"definition,omitempty"`
 	Refresh     int      `json:"refresh,omitempty"` // 2: whenever the time range changes
 	Sort        int      `json:"sort"`
 	Multi       bool     `json:"multi"`
 	IncludeAll  bool     `json:"includeAll"`
-	Current     *Option  `json:"current,omitempty"`
-	Options     []Option `json:"options,omitempty"`
+	Current     *option  `json:"current,omitempty"`
+	Options     []option `json:"options,omitempty"`
 }
 
-// Option is one choice of a variable.
-type Option struct {
+// option is one choice of a variable.
+type option struct {
 	Text     any  `json:"text"`
 	Value    any  `json:"value"`
 	Selected bool `json:"selected"`
 }
 
-// Annotations is the list of a dashboard's annotations.
-type Annotations struct {
-	List []Annotation `json:"list"`
-}
-
-// Annotation marks moments in every panel with a time axis.
-type Annotation struct {
+// annotation marks moments in every panel with a time axis.
+type annotation struct {
 	Name       string `json:"name"`
 	Enable     bool   `json:"enable"`
 	IconColor  string `json:"iconColor"`
-	Datasource Source `json:"datasource"`
+	Datasource source `json:"datasource"`
 	Target     Target `json:"target"`
 }
 
-// Source names a data source.
-type Source struct {
+// source names a data source.
+type source struct {
 	Type string `json:"type"`
 	UID  string `json:"uid"`
 }
@@ -98,7 +92,7 @@ const (
 // Target is one query: SQL for ClickHouse, or Expr for Prometheus.
 type Target struct {
 	RefID        string `json:"refId"`
-	Datasource   Source `json:"datasource"`
+	Datasource   source `json:"datasource"`
 	EditorType   string `json:"editorType,omitempty"`
 	QueryType    string `json:"queryType,omitempty"`
 	Format       any    `json:"format,omitempty"`
@@ -117,32 +111,32 @@ type Panel struct {
 	Type          string         `json:"type"`
 	Title         string         `json:"title"`
 	Description   string         `json:"description,omitempty"`
-	Datasource    *Source        `json:"datasource,omitempty"`
-	GridPos       Grid           `json:"gridPos"`
+	Datasource    *source        `json:"datasource,omitempty"`
+	GridPos       grid           `json:"gridPos"`
 	Targets       []Target       `json:"targets,omitempty"`
-	FieldConfig   *FieldConfig   `json:"fieldConfig,omitempty"`
+	FieldConfig   *fieldConfig   `json:"fieldConfig,omitempty"`
 	Options       map[string]any `json:"options,omitempty"`
-	Links         []Link         `json:"links,omitempty"`
+	Links         []link         `json:"links,omitempty"`
 	MaxDataPoints int            `json:"maxDataPoints,omitempty"`
 	Collapsed     *bool          `json:"collapsed,omitempty"`
 }
 
-// Grid is a panel's place: 24 columns, a row is 30 pixels.
-type Grid struct {
+// grid is a panel's place: 24 columns, a row is 30 pixels.
+type grid struct {
 	H int `json:"h"`
 	W int `json:"w"`
 	X int `json:"x"`
 	Y int `json:"y"`
 }
 
-// FieldConfig is how values are shown.
-type FieldConfig struct {
-	Defaults  Field      `json:"defaults"`
-	Overrides []Override `json:"overrides"`
+// fieldConfig is how values are shown.
+type fieldConfig struct {
+	Defaults  field      `json:"defaults"`
+	Overrides []override `json:"overrides"`
 }
 
-// Field is how one field is shown.
-type Field struct {
+// field is how one field is shown.
+type field struct {
 	Unit        string         `json:"unit,omitempty"`
 	Decimals    *int           `json:"decimals,omitempty"`
 	Min         *float64       `json:"min,omitempty"`
@@ -150,44 +144,41 @@ type Field struct {
 	NoValue     string         `json:"noValue,omitempty"`
 	DisplayName string         `json:"displayName,omitempty"`
 	Color       map[string]any `json:"color,omitempty"`
-	Thresholds  *Thresholds    `json:"thresholds,omitempty"`
-	Mappings    []Mapping      `json:"mappings,omitempty"`
+	Thresholds  *scale         `json:"thresholds,omitempty"`
+	Mappings    []mapping      `json:"mappings,omitempty"`
 	Custom      map[string]any `json:"custom,omitempty"`
-	Links       []Link         `json:"links,omitempty"`
+	Links       []link         `json:"links,omitempty"`
 }
 
-// Thresholds colour values.
-type Thresholds struct {
+// scale colours values.
+type scale struct {
 	Mode  string      `json:"mode"`
-	Steps []Threshold `json:"steps"`
+	Steps []threshold `json:"steps"`
 }
 
-// Threshold is the colour from a value on; nil is minus infinity.
-type Threshold struct {
+// threshold is the colour from a value on; nil is minus infinity.
+type threshold struct {
 	Color string   `json:"color"`
 	Value *float64 `json:"value"`
 }
 
-// Mapping gives values words and colours.
-type Mapping struct {
+// mapping gives values words and colours.
+type mapping struct {
 	Type    string         `json:"type"`
 	Options map[string]any `json:"options"`
 }
 
-// Override changes how one field is shown.
-type Override struct {
-	Matcher    Matcher    `json:"matcher"`
-	Properties []Property `json:"properties"`
+// override changes how one field is shown.
+type override struct {
+	Matcher struct {
+		ID      string `json:"id"`
+		Options string `json:"options"` // a field's name
+	} `json:"matcher"`
+	Properties []property `json:"properties"`
 }
 
-// Matcher picks fields by name.
-type Matcher struct {
-	ID      string `json:"id"`
-	Options string `json:"options"`
-}
-
-// Property is one changed setting.
-type Property struct {
+// property is one changed setting.
+type property struct {
 	ID    string `json:"id"`
 	Value any    `json:"value"`
 }

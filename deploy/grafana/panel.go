@@ -3,8 +3,8 @@ package grafana
 import "fmt"
 
 var (
-	clickhouseSource = Source{Type: Plugin, UID: "${datasource}"}
-	prometheusSource = Source{Type: "prometheus", UID: "${prometheus}"}
+	clickhouseSource = source{Type: plugin, UID: "${datasource}"}
+	prometheusSource = source{Type: "prometheus", UID: "${prometheus}"}
 )
 
 // table is a query whose reply is shown as it is.
@@ -28,8 +28,8 @@ func promql(ref, expr, legend string) Target {
 func panel(kind, title, description string, w, h int, t ...Target) Panel {
 	source := t[0].Datasource
 	return Panel{
-		Type: kind, Title: title, Description: description, Datasource: &source, GridPos: Grid{W: w, H: h}, Targets: t,
-		FieldConfig: &FieldConfig{Overrides: []Override{}}, Options: map[string]any{},
+		Type: kind, Title: title, Description: description, Datasource: &source, GridPos: grid{W: w, H: h}, Targets: t,
+		FieldConfig: &fieldConfig{Overrides: []override{}}, Options: map[string]any{},
 	}
 }
 
@@ -37,7 +37,7 @@ func panel(kind, title, description string, w, h int, t ...Target) Panel {
 // orange and red.
 func statPanel(title, description, unit string, w int, t Target, limits ...float64) Panel {
 	p := panel("stat", title, description, w, 3, t)
-	p.FieldConfig.Defaults = Field{Unit: unit, NoValue: "no data", Thresholds: thresholds(limits...), Color: map[string]any{"mode": "thresholds"}}
+	p.FieldConfig.Defaults = field{Unit: unit, NoValue: "no data", Thresholds: thresholds(limits...), Color: map[string]any{"mode": "thresholds"}}
 	p.Options = map[string]any{
 		"colorMode": "value", "graphMode": "none", "textMode": "value", "justifyMode": "center",
 		"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "/.*/", "values": true, "limit": 1},
@@ -48,7 +48,7 @@ func statPanel(title, description, unit string, w int, t Target, limits ...float
 // linePanel shows series over time.
 func linePanel(title, description, unit string, w, h int, t ...Target) Panel {
 	p := panel("timeseries", title, description, w, h, t...)
-	p.FieldConfig.Defaults = Field{
+	p.FieldConfig.Defaults = field{
 		Unit: unit, Color: map[string]any{"mode": "palette-classic"},
 		Custom: map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "pointSize": 4, "spanNulls": false},
 	}
@@ -82,7 +82,7 @@ func (p Panel) named() Panel {
 // tablePanel shows rows.
 func tablePanel(title, description string, w, h int, t Target) Panel {
 	p := panel("table", title, description, w, h, t)
-	p.FieldConfig.Defaults = Field{Custom: map[string]any{"align": "auto", "filterable": true}}
+	p.FieldConfig.Defaults = field{Custom: map[string]any{"align": "auto", "filterable": true}}
 	p.Options = map[string]any{"showHeader": true, "cellHeight": "sm"}
 	return p
 }
@@ -107,10 +107,11 @@ func heatPanel(title, description, unit string, w, h int, lo, hi float64, t Targ
 }
 
 // with sets the unit of one column, and what else is given.
-func (p Panel) with(column, unit string, more ...Property) Panel {
-	o := Override{Matcher: Matcher{ID: "byName", Options: column}}
+func (p Panel) with(column, unit string, more ...property) Panel {
+	var o override
+	o.Matcher.ID, o.Matcher.Options = "byName", column
 	if unit != "" {
-		o.Properties = append(o.Properties, Property{"unit", unit})
+		o.Properties = append(o.Properties, property{"unit", unit})
 	}
 
 	o.Properties = append(o.Properties, more...)
@@ -119,22 +120,22 @@ func (p Panel) with(column, unit string, more ...Property) Panel {
 }
 
 // linked makes a column's cells links.
-func linked(title, url string) Property {
-	return Property{"links", []Link{{Title: title, URL: url}}}
+func linked(title, url string) property {
+	return property{"links", []link{{Title: title, URL: url}}}
 }
 
 // coloured gives a column's values colours by limits.
-func coloured(limits ...float64) Property {
-	return Property{"thresholds", thresholds(limits...)}
+func coloured(limits ...float64) property {
+	return property{"thresholds", thresholds(limits...)}
 }
 
 // cell makes coloured apply to the cell's background.
-var cell = Property{"custom.cellOptions", map[string]any{"type": "color-background", "mode": "gradient"}}
+var cell = property{"custom.cellOptions", map[string]any{"type": "color-background", "mode": "gradient"}}
 
 // words colours the states of a verdict.
-var words = Property{"mappings", []Mapping{stateWords}}
+var words = property{"mappings", []mapping{stateWords}}
 
-var stateWords = Mapping{Type: "value", Options: map[string]any{
+var stateWords = mapping{Type: "value", Options: map[string]any{
 	"degraded":     map[string]any{"text": "degraded", "color": "red", "index": 0},
 	"intermittent": map[string]any{"text": "intermittent", "color": "orange", "index": 1},
 	"suspect":      map[string]any{"text": "suspect", "color": "yellow", "index": 2},
@@ -143,15 +144,15 @@ var stateWords = Mapping{Type: "value", Options: map[string]any{
 }}
 
 // thresholds is green, then orange and red from the limits on; with one limit red.
-func thresholds(limits ...float64) *Thresholds {
-	t := &Thresholds{Mode: "absolute", Steps: []Threshold{{Color: "green"}}}
+func thresholds(limits ...float64) *scale {
+	t := &scale{Mode: "absolute", Steps: []threshold{{Color: "green"}}}
 	if len(limits) == 0 {
 		t.Steps[0].Color = "text"
 	}
 
 	colors := []string{"orange", "red"}[max(0, 2-len(limits)):]
 	for i := range limits {
-		t.Steps = append(t.Steps, Threshold{Color: colors[min(i, 1)], Value: &limits[i]})
+		t.Steps = append(t.Steps, threshold{Color: colors[min(i, 1)], Value: &limits[i]})
 	}
 
 	return t
@@ -160,7 +161,7 @@ func thresholds(limits ...float64) *Thresholds {
 // heading is a full-width row title.
 func heading(title string) Panel {
 	open := false
-	return Panel{Type: "row", Title: title, GridPos: Grid{W: 24, H: 1}, Collapsed: &open}
+	return Panel{Type: "row", Title: title, GridPos: grid{W: 24, H: 1}, Collapsed: &open}
 }
 
 // place numbers the panels and sets them from left to right, line by line.
@@ -181,16 +182,17 @@ func place(panels ...Panel) []Panel {
 }
 
 // dashboard fills in what all dashboards share.
-func dashboard(uid, title, description string, vars []Variable, panels []Panel) Dashboard {
-	return Dashboard{
+func dashboard(uid, title, description string, vars []variable, panels []Panel) Dashboard {
+	d := Dashboard{
 		UID: "laggard-" + uid, Title: "laggard / " + title, Description: description, Tags: []string{"laggard"},
-		Timezone: "browser", Editable: true, GraphTooltip: 1, SchemaVersion: 39, Refresh: "1m", Time: Range{"now-6h", "now"},
-		Links: []Link{{
+		Timezone: "browser", Editable: true, GraphTooltip: 1, SchemaVersion: 39, Refresh: "1m", Time: timeRange{"now-6h", "now"},
+		Links: []link{{
 			Title: "laggard", Type: "dashboards", Tags: []string{"laggard"}, AsDropdown: false, IncludeVars: true, KeepTime: true,
 		}},
-		Templating: Variables{append([]Variable{sourceVariable("datasource", "ClickHouse", Plugin)}, vars...)},
-		Panels:     panels,
+		Panels: panels,
 	}
+	d.Templating.List = append([]variable{sourceVariable("datasource", "ClickHouse", plugin)}, vars...)
+	return d
 }
 
 // to is a link that keeps the time range.

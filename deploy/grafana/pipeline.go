@@ -78,7 +78,7 @@ FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time ORDER BY time`),
 		linePanel("Rows refused", "Rows that the store refused and that are kept as dead letters.", "short", 8, 7, promql("A", "sum by (table) (increase(laggard_rows_poisoned_total[5m]))", "{{table}}")),
 	)
 	return dashboard("pipeline", "Pipeline", "Is it us? Lag, drops, ageing and the ledger.",
-		[]Variable{sourceVariable("prometheus", "Prometheus", "prometheus"), jobsVariable()}, panels)
+		[]variable{sourceVariable("prometheus", "Prometheus", "prometheus"), jobsVariable()}, panels)
 }
 
 func pipelineLedger() Panel {

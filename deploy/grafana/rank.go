@@ -37,21 +37,21 @@ SELECT $__timeInterval(ts) AS time,
   quantile(0.1)(${measure:raw}) / 1e9 AS "10 %", quantile(0.9)(${measure:raw}) / 1e9 AS "90 %"
 FROM steps WHERE `+theirs+` AND ${measure:raw} >= 0
 GROUP BY time ORDER BY time`, "time time, this rank number, median of the role number, 10 % number, 90 % number")).
-			with("this rank", "", Property{"color", map[string]any{"mode": "fixed", "fixedColor": "red"}}, Property{"custom.lineWidth", 2}).
-			with("10 %", "", faint, Property{"custom.lineWidth", 1}).
-			with("90 %", "", faint, Property{"custom.fillBelowTo", "10 %"}),
+			with("this rank", "", property{"color", map[string]any{"mode": "fixed", "fixedColor": "red"}}, property{"custom.lineWidth", 2}).
+			with("10 %", "", faint, property{"custom.lineWidth", 1}).
+			with("90 %", "", faint, property{"custom.fillBelowTo", "10 %"}),
 		rankParts("What its steps are made of", "This rank: forward, other own work, waiting, loading, saving, mean a step.", mine, ""),
 		rankParts("What its peers' are made of", "The same of its peers, this rank left out: a culprit's own work is longer than theirs, and they wait for it.", theirs+` AND rank != toUInt32OrZero(${rank:sqlstring})`, "WITH "+peers+"\n"),
 		rankPeers(),
 		rankGroups(),
 		rankSteps(),
 	)
-	d := dashboard("rank", "Rank and Step", "One rank beside its peers, down to the ranges of a step.", []Variable{jobVariable(), nodeVariable(), rankVariable(), windowVariable(), measureVariable()}, panels)
-	d.Annotations = annotations()
+	d := dashboard("rank", "Rank and Step", "One rank beside its peers, down to the ranges of a step.", []variable{jobVariable(), nodeVariable(), rankVariable(), windowVariable(), measureVariable()}, panels)
+	d.Annotations.List = annotations()
 	return d
 }
 
-var faint = Property{"color", map[string]any{"mode": "fixed", "fixedColor": "gray"}}
+var faint = property{"color", map[string]any{"mode": "fixed", "fixedColor": "gray"}}
 
 // rankTimeline is the ranges of the rank and of three peers, as states.
 func rankTimeline() Panel {
@@ -67,9 +67,9 @@ spans AS (
 SELECT fromUnixTimestamp64Nano(edge.1) AS time, concat('rank ', leftPad(toString(rank), 5, '0')) AS series, toFloat64(max(edge.2)) AS value
 FROM spans ARRAY JOIN [(start_ns, state), (start_ns + dur_ns, 0)] AS edge
 GROUP BY time, series ORDER BY time, series`, "time time, series text, value number"))
-	p.FieldConfig.Defaults = Field{
+	p.FieldConfig.Defaults = field{
 		DisplayName: "${__field.labels.series}",
-		Mappings: []Mapping{{Type: "value", Options: map[string]any{
+		Mappings: []mapping{{Type: "value", Options: map[string]any{
 			"0": map[string]any{"text": " ", "color": "transparent", "index": 0},
 			"1": map[string]any{"text": "forward", "color": "green", "index": 1},
 			"2": map[string]any{"text": "communication", "color": "orange", "index": 2},
@@ -104,7 +104,7 @@ FROM steps WHERE `+theirs+` AND ${measure:raw} >= 0
 GROUP BY rank ORDER BY own DESC LIMIT 512`,
 		"rank number, node text, own number, p90 number, waiting number, steps number")).
 		with("rank", "", linked("Look at this rank", to("rank", "job", "${job}", "rank", "${__value.raw}"))).
-		with("own", "s", Property{"custom.cellOptions", map[string]any{"type": "gauge", "mode": "basic"}}).
+		with("own", "s", property{"custom.cellOptions", map[string]any{"type": "gauge", "mode": "basic"}}).
 		with("p90", "s").with("waiting", "percentunit")
 }
 

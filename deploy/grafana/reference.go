@@ -25,8 +25,7 @@ func reference() string {
 
 	b.WriteString("\n## Alerts\n\n| Alert | Grafana: fires when | Prometheus: fires when | What to do |\n|---|---|---|---|\n")
 	for _, a := range alerts() {
-		_, number, _ := cutLast(a.Columns)
-		fmt.Fprintf(&b, "| %s (`%s`, %s) | `%s` > %v for %s | `%s` | %s |\n", a.Title, a.Name, a.Severity, number, a.Above, a.For,
+		fmt.Fprintf(&b, "| %s (`%s`, %s) | `%s` > %v for %s | `%s` | %s |\n", a.Title, a.Name, a.Severity, lastColumn(a.Columns), a.Above, a.For,
 			escape(strings.ReplaceAll(a.Expr, "\n", " ")), escape(a.Action))
 	}
 
@@ -49,11 +48,10 @@ func asked(p Panel) string {
 	return strings.Join(names, ", ")
 }
 
-// cutLast returns the name of the last column.
-func cutLast(columns string) (before, name string, found bool) {
-	all := strings.Split(columns, ", ")
-	name, _, found = strings.Cut(all[len(all)-1], " ")
-	return strings.Join(all[:len(all)-1], ", "), name, found
+// lastColumn returns the name of the last of Columns.
+func lastColumn(columns string) string {
+	name, _, _ := strings.Cut(columns[strings.LastIndex(columns, ",")+1:], " number")
+	return strings.TrimSpace(name)
 }
 
 func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -7,8 +7,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// SourceUID is the data source that provisioning makes and alert rules ask.
-const SourceUID = "laggard-clickhouse"
+// sourceUID is the data source that provisioning makes and alert rules ask.
+const sourceUID = "laggard-clickhouse"
 
 // ordered is a YAML mapping in the order it was written.
 type ordered []any // key, value, key, value, …
@@ -51,7 +51,7 @@ func grafanaRules() any {
 		rules = append(rules, ordered{
 			"uid", strings.ToLower(a.Name), "title", a.Title, "condition", "B",
 			"data", []any{
-				ordered{"refId", "A", "relativeTimeRange", ordered{"from", a.Window, "to", 0}, "datasourceUid", SourceUID,
+				ordered{"refId", "A", "relativeTimeRange", ordered{"from", a.Window, "to", 0}, "datasourceUid", sourceUID,
 					"model", ordered{"refId", "A", "editorType", "sql", "queryType", "table", "format", formatTable, "rawSql", a.SQL}},
 				ordered{"refId", "B", "relativeTimeRange", ordered{"from", a.Window, "to", 0}, "datasourceUid", "__expr__",
 					"model", ordered{"refId", "B", "type", "threshold", "expression", "A",
@@ -87,7 +87,7 @@ func prometheusRule() any {
 }
 
 // prometheusSummary speaks of the agent where the metric knows no job.
-func prometheusSummary(a Alert) string {
+func prometheusSummary(a alert) string {
 	switch a.Name {
 	case "LaggardShippingLag":
 		return "{{ $labels.instance }} has not shipped for {{ $value | humanizeDuration }}."
@@ -103,7 +103,7 @@ func prometheusSummary(a Alert) string {
 // datasources is provisioning/datasources: secrets come from Grafana's environment.
 func datasources() any {
 	return ordered{"apiVersion", 1, "datasources", []any{ordered{
-		"name", "laggard ClickHouse", "uid", SourceUID, "type", Plugin, "access", "proxy",
+		"name", "laggard ClickHouse", "uid", sourceUID, "type", plugin, "access", "proxy",
 		"jsonData", ordered{"host", "$LAGGARD_CLICKHOUSE_HOST", "port", 9000, "protocol", "native", "secure", false, "username", "$LAGGARD_CLICKHOUSE_USER", "defaultDatabase", "$LAGGARD_CLICKHOUSE_DATABASE"},
 		"secureJsonData", ordered{"password", "$LAGGARD_CLICKHOUSE_PASSWORD"},
 	}}}

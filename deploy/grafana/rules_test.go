@@ -124,8 +124,8 @@ func TestLinksLead(t *testing.T) {
 		}
 	}
 
-	link := regexp.MustCompile(`/d/([\w-]+)\?`)
-	variable := regexp.MustCompile(`var-(\w+)=`)
+	page := regexp.MustCompile(`/d/([\w-]+)\?`)
+	value := regexp.MustCompile(`var-(\w+)=`)
 	followed := 0
 	for _, d := range Dashboards() {
 		for _, p := range d.Panels {
@@ -139,15 +139,15 @@ func TestLinksLead(t *testing.T) {
 				}
 
 				for _, q := range o.Properties {
-					links, _ := q.Value.([]Link)
+					links, _ := q.Value.([]link)
 					for _, l := range links {
-						m := link.FindStringSubmatch(l.URL)
+						m := page.FindStringSubmatch(l.URL)
 						if m == nil || has[m[1]] == nil {
 							t.Errorf("%s, %s: %q leads nowhere", d.UID, p.Title, l.URL)
 							continue
 						}
 
-						for _, v := range variable.FindAllStringSubmatch(l.URL, -1) {
+						for _, v := range value.FindAllStringSubmatch(l.URL, -1) {
 							if !has[m[1]][v[1]] {
 								t.Errorf("%s, %s: %s has no variable %s", d.UID, p.Title, m[1], v[1])
 							}

@@ -16,6 +16,9 @@ const (
 	Recovered    = "recovered"
 )
 
+// Blamed reports whether a node or link of that state is slow as of now, beyond suspicion.
+func Blamed(state string) bool { return state == Degraded || state == Intermittent }
+
 // Causes of a node's state.
 const (
 	Compute       = "compute"
@@ -230,17 +233,14 @@ func (v *Verdict) Exit(minImpact float64) int {
 		return ExitUndecided
 	}
 
-	bad := func(state string, impact float64) bool {
-		return (state == Degraded || state == Intermittent) && impact >= minImpact
-	}
 	for i := range v.Nodes {
-		if n := &v.Nodes[i]; bad(n.State, v.Counts(n, minImpact)) {
+		if n := &v.Nodes[i]; Blamed(n.State) && v.Counts(n, minImpact) >= minImpact {
 			return ExitDegraded
 		}
 	}
 
 	for _, l := range v.Links {
-		if bad(l.State, l.JobImpact) {
+		if Blamed(l.State) && l.JobImpact >= minImpact {
 			return ExitDegraded
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -43,28 +44,30 @@ type Switch interface {
 // Options configure a Depth.
 type Options struct {
 	Switch    Switch
-	Nodes     int           // in depth at once, over all jobs; 0 is DefaultNodes
-	Evidence  int64         // steps in depth before anything counts as decided; 0 is DefaultEvidence
+	Nodes     int           // in depth at once, over all jobs; 0 is 8
 	Longest   time.Duration // of a case; 0 is DefaultLongest
-	Again     time.Duration // after Longest a job is left alone for so long; 0 is DefaultAgain
 	StateFile string        // "" keeps nothing over restarts
 	DryRun    bool          // switch nothing, say what would be switched
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// Defaults. DefaultEvidence is the window that the detector's verdicts rest on.
+// DefaultLongest is Options.Longest's.
+const DefaultLongest = 30 * time.Minute
+
 const (
-	DefaultNodes    = 8
-	DefaultEvidence = 32
-	DefaultLongest  = 30 * time.Minute
-	DefaultAgain    = time.Hour
+	defaultNodes = 8
+	// LeastEvidence is how many steps are recorded in depth before anything counts as
+	// decided: the window that the detector's verdicts rest on.
+	LeastEvidence = 32
+	// restFor is how long a job is left alone after a case that was not decided.
+	restFor = time.Hour
 )
 
 // Depth keeps the cases of all jobs. Observe may be called while Run runs.
 type Depth struct {
 	o    Options
-	wake chan struct{}
+	wake health.Waker
 
 	mu    sync.Mutex
 	cases map[string]*inquiry // by job
@@ -74,12 +77,18 @@ type Depth struct {
 }
 
 // place is a job's recorders on a node.
-type place struct{ Job, Node string }
+type place struct {
+	Job  string `json:"job"`
+	Node string `json:"node"`
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.Job, q.Job), cmp.Compare(p.Node, q.Node))
+}
 
 // switched is a node in depth, or on its way there or back.
 type switched struct {
-	Job  string    `json:"job"`
-	Node string    `json:"node"`
+	place
 	At   time.Time `json:"at"`
 	want bool      // false: to be switched back
 	done bool      // as wanted
@@ -101,9 +110,8 @@ type inquiry struct {
 // New returns a Depth with what an earlier process left in depth. It switches
 // nothing yet.
 func New(o Options) (*Depth, error) {
-	o.Nodes = cmp.Or(max(0, o.Nodes), DefaultNodes)
-	o.Evidence = cmp.Or(o.Evidence, DefaultEvidence)
-	o.Longest, o.Again = cmp.Or(o.Longest, DefaultLongest), cmp.Or(o.Again, DefaultAgain)
+	o.Nodes = cmp.Or(max(0, o.Nodes), defaultNodes)
+	o.Longest = cmp.Or(o.Longest, DefaultLongest)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -112,7 +120,7 @@ func New(o Options) (*Depth, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 
-	d := &Depth{o: o, wake: make(chan struct{}, 1), cases: map[string]*inquiry{}, on: map[place]*switched{}}
+	d := &Depth{o: o, wake: health.NewWaker(), cases: map[string]*inquiry{}, on: map[place]*switched{}}
 	return d, d.load()
 }
 
@@ -150,10 +158,7 @@ func (d *Depth) Observe(v *verdict.Verdict, s detect.Suspects) {
 		d.want(v.Job, c.suspects, peers(s, c.suspects), now)
 	}
 
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	d.wake.Wake()
 }
 
 // begin opens a case.
@@ -170,7 +175,7 @@ func (d *Depth) advance(v *verdict.Verdict, c *inquiry, suspects []string, slowe
 		}
 	}
 
-	enough := v.Steps.Last-c.opened >= d.o.Evidence
+	enough := v.Steps.Last-c.opened >= LeastEvidence
 	slower = slower && !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.JobSlow })
 	open := slower || slices.ContainsFunc(suspects, func(n string) bool { return named[n] == "" || named[n] == verdict.Unattributed })
 	switch {
@@ -182,7 +187,7 @@ func (d *Depth) advance(v *verdict.Verdict, c *inquiry, suspects []string, slowe
 		c.decided[""] = c.why
 		d.end(v.Job, c, outcome(c, named, v))
 	case now.Sub(c.at) >= d.o.Longest:
-		c.rest = now.Add(d.o.Again)
+		c.rest = now.Add(restFor)
 		d.end(v.Job, c, "undecided")
 	}
 }
@@ -230,7 +235,7 @@ func (d *Depth) want(job string, suspects, peers []string, now time.Time) {
 			return
 		}
 
-		d.on[at] = &switched{Job: job, Node: node, At: now, want: true}
+		d.on[at] = &switched{place: at, At: now, want: true}
 	}
 }
 

@@ -202,7 +202,7 @@ func TestUndecided(t *testing.T) {
 	b.look(t, "j", []int32{0})
 	b.look(t, "j", []int32{0})
 	b.wantOn(t, "at rest")
-	b.now = b.now.Add(DefaultAgain)
+	b.now = b.now.Add(restFor)
 	b.look(t, "j", []int32{0})
 	b.wantOn(t, "rested", "n0", "n1")
 }

@@ -24,8 +24,8 @@ func namedNodes(v *verdict.Verdict) map[string]string {
 // suspectNodes returns the nodes of the suspect ranks, in order of the ranks.
 func suspectNodes(s detect.Suspects) (nodes []string) {
 	for _, r := range s.Rows {
-		if k := s.Layout.Node[r]; k >= 0 && !slices.Contains(nodes, s.Layout.Nodes[k]) {
-			nodes = append(nodes, s.Layout.Nodes[k])
+		if node := s.Layout.NodeOf(int(r)); node != "" && !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
 		}
 	}
 
@@ -50,7 +50,7 @@ func peers(s detect.Suspects, suspects []string) []string {
 		return nil
 	}
 
-	is := func(r int32) bool { return l.Node[r] >= 0 && slices.Contains(suspects, l.Nodes[l.Node[r]]) }
+	is := func(r int32) bool { return slices.Contains(suspects, l.NodeOf(int(r))) }
 	shares := map[int32]int{}
 	count := func(rows []int32, weight int) {
 		if len(suspects) > 0 && !slices.ContainsFunc(rows, is) {

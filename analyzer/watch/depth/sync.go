@@ -2,7 +2,6 @@ package depth
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,19 +25,7 @@ const (
 )
 
 // Run switches what is wanted until ctx ends.
-func (d *Depth) Run(ctx context.Context) error {
-	for {
-		timer := time.NewTimer(d.Sync(ctx))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		case <-d.wake:
-			timer.Stop()
-		}
-	}
-}
+func (d *Depth) Run(ctx context.Context) error { return d.wake.Run(ctx, d.Sync) }
 
 // Sync brings the agents to what is wanted now, all at once, and returns how long
 // to wait for the next call.
@@ -75,9 +62,7 @@ func (d *Depth) due() ([]switched, time.Duration) {
 	now := d.o.Now()
 	wait := idle
 	var due []switched
-	for _, at := range slices.SortedFunc(maps.Keys(d.on), func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Node, b.Node))
-	}) {
+	for _, at := range slices.SortedFunc(maps.Keys(d.on), place.compare) {
 		s := d.on[at]
 		if s.want && now.Sub(s.At) >= d.o.Longest { // nobody speaks of the job any more
 			s.want, s.done, s.next = false, false, time.Time{}
@@ -146,7 +131,7 @@ func (d *Depth) say(s switched, words string) {
 func (d *Depth) note(was switched, left bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.on[place{was.Job, was.Node}]
+	s := d.on[was.place]
 	if err != nil {
 		d.fails++
 		if s.wait == 0 {
@@ -155,9 +140,9 @@ func (d *Depth) note(was switched, left bool, err error) {
 
 		s.wait = min(max(2*s.wait, firstWait), mostWait)
 		s.next = d.o.Now().Add(s.wait)
-		if !s.want && d.o.Now().Sub(s.At) >= d.o.Longest+d.o.Again {
+		if !s.want && d.o.Now().Sub(s.At) >= d.o.Longest+restFor {
 			d.o.Log.Error("agent given up: it may still record Communication", "job", s.Job, "node", s.Node, "error", err)
-			delete(d.on, place{s.Job, s.Node})
+			delete(d.on, s.place)
 		}
 
 		return
@@ -169,7 +154,7 @@ func (d *Depth) note(was switched, left bool, err error) {
 
 	s.done, s.wait = true, 0
 	if left {
-		delete(d.on, place{s.Job, s.Node})
+		delete(d.on, s.place)
 	}
 }
 
@@ -195,7 +180,7 @@ func (d *Depth) load() error {
 	}
 
 	for _, s := range list {
-		d.on[place{s.Job, s.Node}] = &s
+		d.on[s.place] = &s
 	}
 
 	return nil
@@ -211,7 +196,7 @@ func (d *Depth) save() error {
 		list = append(list, *s)
 	}
 
-	slices.SortFunc(list, func(a, b switched) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Node, b.Node)) })
+	slices.SortFunc(list, func(a, b switched) int { return a.compare(b.place) })
 	data, err := json.Marshal(list)
 	if err != nil {
 		return fmt.Errorf("save state of depth: %w", err)

@@ -119,7 +119,7 @@ func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
 		}
 
 		seen[n.Node] = true
-		gauge(nodeDegraded, truth(n.State == verdict.Degraded || n.State == verdict.Intermittent), job, n.Node, n.Cause, n.State)
+		gauge(nodeDegraded, truth(verdict.Blamed(n.State)), job, n.Node, n.Cause, n.State)
 		gauge(nodeSlowdown, n.Slowdown, job, n.Node, n.Cause)
 		gauge(nodeSince, float64(n.SinceStep), job, n.Node, n.Cause)
 	}
@@ -132,7 +132,7 @@ func verdictMetrics(gauge emit, job string, v *verdict.Verdict) {
 		}
 
 		groups[name] = true
-		gauge(linkDegraded, truth(l.State == verdict.Degraded || l.State == verdict.Intermittent), job, name)
+		gauge(linkDegraded, truth(verdict.Blamed(l.State)), job, name)
 		gauge(linkSlowdown, l.Slowdown, job, name)
 	}
 

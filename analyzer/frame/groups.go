@@ -1,0 +1,162 @@
+package frame
+
+import (
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/topology"
+)
+
+// namedGroup is a group before roles are made: its members are ranks, not rows.
+type namedGroup struct {
+	name, dim string
+	ranks     []int
+}
+
+// fromTopology takes the groups of a topology file for a world of that size.
+func fromTopology(t *topology.File, world int) []namedGroup {
+	var out []namedGroup
+	if t == nil {
+		return nil
+	}
+
+	for _, g := range t.Groups {
+		ranks := slices.Clone(g.Ranks)
+		if world > 0 {
+			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r >= world })
+		}
+
+		out = append(out, namedGroup{g.Name, normalDim(g.Dim), ranks})
+	}
+
+	return out
+}
+
+// contradicted returns a group that processes told and that the file's groups of the
+// same dimension cut through, nil when there is none.
+func contradicted(file, own []namedGroup) *namedGroup {
+	type member struct {
+		dim  string
+		rank int
+	}
+	in := map[member]int{}
+	for i, g := range file {
+		for _, r := range g.ranks {
+			in[member{g.dim, r}] = i
+		}
+	}
+
+	for i := range own {
+		g := &own[i]
+		if g.dim == "" || len(g.ranks) < 2 {
+			continue
+		}
+
+		shared := map[int]int{}
+		for _, r := range g.ranks {
+			if k, ok := in[member{g.dim, r}]; ok {
+				shared[k]++
+			}
+		}
+
+		for k, n := range shared {
+			if n < min(len(file[k].ranks), len(g.ranks)) {
+				return g
+			}
+		}
+	}
+
+	return nil
+}
+
+// rankGroups collects the groups that the processes' identities tell, each once.
+func rankGroups(current []*Process) []namedGroup {
+	var out []namedGroup
+	seen := map[string]bool{}
+	for _, p := range current {
+		if p == nil {
+			continue
+		}
+
+		for n := range p.Meta.Groups {
+			dim, name, members := p.group(n)
+			if len(members) == 0 {
+				continue
+			}
+
+			if id := memberKey(dim, members); !seen[id] {
+				seen[id] = true
+				out = append(out, namedGroup{name, dim, numbers(members)})
+			}
+		}
+	}
+
+	return out
+}
+
+// memberKey tells groups apart by a word and their members, in order.
+func memberKey[T int | int32 | uint32](word string, members []T) string {
+	b := append(make([]byte, 0, len(word)+1+4*len(members)), word...)
+	b = append(b, 0)
+	for _, r := range members {
+		b = binary.LittleEndian.AppendUint32(b, uint32(r))
+	}
+
+	return string(b)
+}
+
+// numbers are ranks as layouts have them.
+func numbers(ranks []uint32) []int {
+	out := make([]int, len(ranks))
+	for k, r := range ranks {
+		out[k] = int(r)
+	}
+
+	return out
+}
+
+// group is the n-th group of the process's identity; no members where that tells none.
+func (p *Process) group(n int) (dim, name string, members []uint32) {
+	dim, name, _ = SplitGroup(p.Meta.Groups[n])
+	if n < len(p.Meta.GroupRanks) {
+		members = p.Meta.GroupRanks[n]
+	}
+
+	return normalDim(dim), name, members
+}
+
+// SplitGroup takes dim:name:index:size apart; the name may hold colons. The index is -1
+// where there is none.
+func SplitGroup(text string) (dim, name string, index int) {
+	dim, name, _ = strings.Cut(text, ":")
+	end := strings.LastIndexByte(name, ':')
+	if end < 0 {
+		return dim, name, -1
+	}
+
+	name = name[:end]
+	if end = strings.LastIndexByte(name, ':'); end < 0 {
+		return dim, name, -1
+	}
+
+	index, err := strconv.Atoi(name[end+1:])
+	if err != nil {
+		index = -1
+	}
+
+	return dim, name[:end], index
+}
+
+// normalDim maps a dimension's word to tp, pp, dp, cp or ep, else "".
+func normalDim(d string) string {
+	switch d = strings.ToLower(d); d {
+	case "tp", "pp", "dp", "cp", "ep":
+		return d
+	case "exp":
+		return "ep"
+	}
+
+	return ""
+}

@@ -1,0 +1,128 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// ANSI sequences.
+const (
+	reset  = "\x1b[0m"
+	bold   = "\x1b[1m"
+	dim    = "\x1b[2m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	cyan   = "\x1b[36m"
+)
+
+// printer writes text and keeps the first error.
+type printer struct {
+	TableOptions
+	w   io.Writer
+	err error
+}
+
+func newPrinter(w io.Writer, o TableOptions) *printer {
+	o.Width = max(40, cmp.Or(max(0, o.Width), defaultWidth))
+	return &printer{TableOptions: o, w: w}
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// in returns s in a style, or as it is without colours.
+func (p *printer) in(style, s string) string {
+	if !p.Color || s == "" {
+		return s
+	}
+
+	return style + s + reset
+}
+
+// wrapped prints words broken at the width: the first line after the indent, the
+// others under it.
+func (p *printer) wrapped(indent, s string) {
+	line, used := indent, 0
+	for _, word := range strings.Fields(s) {
+		n := utf8.RuneCountInString(word)
+		if used > 0 && len(indent)+used+1+n > p.Width {
+			p.printf("%s\n", line)
+			line, used = strings.Repeat(" ", len(indent)), 0
+		}
+
+		if used > 0 {
+			line, used = line+" ", used+1
+		}
+
+		line, used = line+word, used+n
+	}
+
+	if used > 0 {
+		p.printf("%s\n", line)
+	}
+}
+
+// aligned prints a table with two spaces between columns; numbers are aligned
+// right. paint colours a padded cell, after prints what follows a line; nil do nothing.
+func aligned(p *printer, head []string, lines [][]string, paint func(line, column int, cell string) string, after func(line int)) {
+	widths := make([]int, len(head))
+	right := make([]bool, len(head))
+	for c, h := range head {
+		widths[c] = utf8.RuneCountInString(h)
+		right[c] = len(lines) > 0
+		for _, l := range lines {
+			widths[c] = max(widths[c], utf8.RuneCountInString(l[c]))
+			right[c] = right[c] && l[c] != "" && strings.IndexByte("0123456789<>\xe2", l[c][0]) >= 0 && !strings.ContainsAny(l[c], ",–(")
+		}
+	}
+
+	cell := func(c int, s string) string {
+		if right[c] {
+			return strings.Repeat(" ", widths[c]-utf8.RuneCountInString(s)) + s
+		}
+
+		return pad(s, widths[c])
+	}
+	write := func(line int, cells []string) {
+		text := "  "
+		for c, s := range cells {
+			s = cell(c, s)
+			if c == len(cells)-1 && !right[c] {
+				s = strings.TrimRight(s, " ")
+			}
+
+			if line < 0 {
+				s = p.in(dim, s)
+			} else if paint != nil {
+				s = paint(line, c, s)
+			}
+
+			if c > 0 {
+				text += "  "
+			}
+
+			text += s
+		}
+
+		p.printf("%s\n", text)
+	}
+	p.printf("\n")
+	write(-1, head)
+	for i, l := range lines {
+		if write(i, l); after != nil {
+			after(i)
+		}
+	}
+}
+
+// pad fills s with blanks up to n characters.
+func pad(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
+}
