@@ -41,10 +41,10 @@ func oneHostOfMany(s Shape, l *layout) bool {
 }
 
 // linked shapes have several data-parallel groups between hosts.
-func linked(s Shape, l *layout) bool { return s.DP >= 2 && len(l.wideNames("dp")) >= 2 }
+func linked(s Shape, l *layout) bool { return s.DP >= 2 && len(l.wideNames(dimDP)) >= 2 }
 
 // anyLink shapes have a data-parallel group between hosts.
-func anyLink(s Shape, l *layout) bool { return len(l.wideNames("dp")) >= 1 }
+func anyLink(s Shape, l *layout) bool { return len(l.wideNames(dimDP)) >= 1 }
 
 // loading shapes have a host with loaders.
 func loading(_ Shape, l *layout) bool { return l.loads(0) }

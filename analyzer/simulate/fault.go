@@ -213,13 +213,13 @@ func (j *job) slowLink(g int, ns float64) {
 	m, s := &j.cfg.Model, j.lay.shape
 	x := &j.meets[g]
 	switch j.lay.groups[g].dim {
-	case "tp", "cp":
+	case dimTP, dimCP:
 		x.factor *= 1 + ns/(m.TPShare*j.unitStep())
 		return
-	case "ep":
+	case dimEP:
 		x.factor *= 1 + ns/(m.EPShare*j.unitStep())
 		return
-	case "pp":
+	case dimPP:
 		x.factor *= 1 + ns/(m.PPShare*j.unitStep())
 		return
 	}

@@ -3,7 +3,7 @@ package simulate
 // unknownGroup reports whether nothing tells what rank i's group in a slot is for: no identity,
 // and no topology file, which knows the names of the last attempt's groups.
 func (j *job) unknownGroup(i, slot int) bool {
-	return j.cfg.Record.NoGroups && !j.inTopology[groupName{i, j.lay.groups[j.r[i].groups[slot]].name}]
+	return j.cfg.Record.NoGroups && !j.inTopology[groupName{i, j.lay.groups[j.lay.groupOf(i, slot)].name}]
 }
 
 // groupName is a group by its name, as one rank knows it.

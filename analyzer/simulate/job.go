@@ -92,7 +92,6 @@ type rank struct {
 	sums       [slots]sum
 	windowFrom int64 // start of the first step in the window of sums
 	inc        record.ID
-	groups     [slots]int // index of the group of each slot, -1 none
 	skew       int64
 	rate       float64 // of the host's clock
 	node, devm string
@@ -210,7 +209,6 @@ func (j *job) start(l *layout) error {
 		r.warm = j.physics.Float64()
 		r.skew, r.rate, r.node, r.devm = h.skew, h.rate, h.name, h.model
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
-		r.groups = l.slotGroups(i)
 		if i < len(old) {
 			r.transfers = old[i].transfers[:0]
 		}
@@ -252,20 +250,15 @@ func (j *job) meta(i int) *record.Meta {
 		return m
 	}
 
-	for _, g := range j.lay.of(i) {
-		gr := &j.lay.groups[g]
-		if len(gr.ranks) < 2 || gr.dim == "world" && len(gr.ranks) > 64 {
+	for dim, g := range a.groups {
+		if g < 0 || dim == dimWorld && (j.lay.n < 2 || j.lay.n > 64) {
 			continue
 		}
 
-		at := 0
-		for k, x := range gr.ranks {
-			if x == i {
-				at = k
-			}
-		}
-
-		m.Groups = append(m.Groups, record.Group{Dim: gr.dim, Name: gr.name, Index: at, Size: len(gr.ranks), Ranks: gr.ranks})
+		gr := &j.lay.groups[g]
+		m.Groups = append(m.Groups, record.Group{
+			Dim: dimNames[dim], Name: gr.name, Index: slices.Index(gr.ranks, i), Size: len(gr.ranks), Ranks: gr.ranks,
+		})
 	}
 
 	return m

@@ -10,24 +10,13 @@ import (
 // transfer is a range of communication, ns of the host's clock since the job's start.
 type transfer struct {
 	from, to int64
-	dim      uint8
+	column   int // dimension, up to dimOther
 }
-
-// Dimensions of transfers, in the order of the columns of row.Step.
-const (
-	dimTP = iota
-	dimPP
-	dimDP
-	dimCP
-	dimEP
-	dimOther
-	dims
-)
 
 // slotInfo says what a slot's records look like.
 var slotInfo = [slots]struct {
 	op  string
-	dim uint8
+	dim int // of the group
 }{
 	slotLoad:   {"broadcast", dimTP},
 	slotTP:     {"allreduce", dimTP},
@@ -37,9 +26,9 @@ var slotInfo = [slots]struct {
 	slotRecv:   {"recv", dimPP},
 	slotGrad:   {"allreduce", dimDP},
 	slotGather: {"allgather", dimDP},
-	slotEmbd:   {"allreduce", dimOther},
-	slotNorm:   {"allreduce", dimOther},
-	slotSave:   {"barrier", dimOther},
+	slotEmbd:   {"allreduce", dimEmbd},
+	slotNorm:   {"allreduce", dimWorld},
+	slotSave:   {"barrier", dimWorld},
 }
 
 // elements of one call, bf16.
@@ -53,13 +42,16 @@ type sum struct {
 	min, max     int64
 }
 
-// slotGroups returns the group of each slot of rank i.
-func (l *layout) slotGroups(i int) [slots]int {
-	a := &l.at[i]
-	return [slots]int{
-		slotLoad: a.tp, slotTP: a.tp, slotCP: a.cp, slotEP: a.ep, slotSend: a.pp, slotRecv: a.pp,
-		slotGrad: a.dp, slotGather: a.dp, slotEmbd: a.em, slotNorm: l.world, slotSave: l.world,
+// groupOf returns the index of rank i's group in a slot, -1 where it has none.
+func (l *layout) groupOf(i, slot int) int { return l.at[i].groups[slotInfo[slot].dim] }
+
+// column is the dimension as which a transfer of rank i in a slot is counted.
+func (j *job) column(i, slot int) int {
+	if j.unknownGroup(i, slot) {
+		return dimOther
 	}
+
+	return min(slotInfo[slot].dim, dimOther)
 }
 
 // op is the base word of a slot's operation in this job.
@@ -87,12 +79,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 		r.bp -= blocked
 	}
 
-	dim := slotInfo[slot].dim
-	if j.unknownGroup(i, slot) {
-		dim = dimOther
-	}
-
-	r.transfers = append(r.transfers, transfer{a, b, dim})
+	r.transfers = append(r.transfers, transfer{a, b, j.column(i, slot)})
 	s := &r.sums[slot]
 	if s.calls == 0 || b-a < s.min {
 		s.min = b - a
@@ -108,7 +95,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	s.total += b - a
 	if j.wanted(i) {
 		x := j.begun(record.Communication, i, a, b)
-		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[r.groups[slot]].name, int32(peer), blocked
+		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[j.lay.groupOf(i, slot)].name, int32(peer), blocked
 		if slot != slotSave {
 			x.Count, x.Dtype, x.Bytes = elements, "bf16", 2*elements
 		}
@@ -316,22 +303,23 @@ func (j *job) unions(r *rank, o *row.Step) {
 		s[at] = x
 	}
 
-	var until [dims + 1]int64
-	total := [dims + 1]int64{-1, -1, -1, -1, -1, -1, 0}
+	const all = dimOther + 1
+	var until [all + 1]int64
+	total := [all + 1]int64{-1, -1, -1, -1, -1, -1, 0}
 	for k := range until {
 		until[k] = -1 << 62
 	}
 
 	for k := range s {
 		x := &s[k]
-		for _, d := range [2]uint8{x.dim, dims} {
+		for _, d := range [2]int{x.column, all} {
 			total[d] = max(0, total[d]) + max(0, x.to-max(x.from, until[d]))
 			until[d] = max(until[d], x.to)
 		}
 	}
 
 	o.CommTPNs, o.CommPPNs, o.CommDPNs = total[dimTP], total[dimPP], total[dimDP]
-	o.CommCPNs, o.CommEPNs, o.CommOtherNs, o.CommNs = total[dimCP], total[dimEP], total[dimOther], total[dims]
+	o.CommCPNs, o.CommEPNs, o.CommOtherNs, o.CommNs = total[dimCP], total[dimEP], total[dimOther], total[all]
 }
 
 // newWindow hands over the window that is over when the step begins another.
@@ -359,14 +347,14 @@ func (j *job) flushWindow() {
 
 func (j *job) window(i, slot int, x *sum) {
 	r := &j.r[i]
-	g := &j.lay.groups[r.groups[slot]]
+	g := &j.lay.groups[j.lay.groupOf(i, slot)]
 	j.comm = row.Communication{
 		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.node,
 		StepFrom: uint64(j.windowAt), StepTo: uint64(j.windowAt + row.Window - 1), StartNs: r.windowFrom,
-		Group: g.name, Dim: g.dim, Op: j.op(slot), Steps: x.steps, Calls: x.calls,
+		Group: g.name, Dim: dimNames[g.dim], Op: j.op(slot), Steps: x.steps, Calls: x.calls,
 		TotalNs: x.total, MinNs: x.min, MaxNs: x.max,
 	}
-	if slotInfo[slot].dim == dimOther || j.unknownGroup(i, slot) {
+	if j.column(i, slot) == dimOther {
 		j.comm.Dim = "other"
 	}
 

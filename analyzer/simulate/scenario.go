@@ -214,7 +214,7 @@ func (d *draw) two() {
 func (d *draw) link() {
 	d.shape(linked, anyLink)
 	d.ordinary()
-	groups := newLayout(d.c.Shape, nil).wideNames("dp")
+	groups := newLayout(d.c.Shape, nil).wideNames(dimDP)
 	d.c.Faults = []Fault{{Kind: Link, Group: groups[d.IntN(len(groups))], Share: 0.25, From: d.onset()}}
 }
 

@@ -29,7 +29,7 @@ func (j *job) playStep() {
 		j.task(t)
 	}
 
-	everybody := j.everybody()
+	everybody := j.lay.everybody()
 	j.gradients()
 	j.meetGroups(everybody, slotEmbd, j.cfg.Model.DPShare*0.1)
 	if j.lay.shape.World() > 1 && !j.cfg.Model.NoGlobalSync && j.lay.shape.PP*j.lay.shape.TP > 1 {
@@ -54,9 +54,6 @@ func (j *job) playStep() {
 
 	j.now = end
 }
-
-// everybody is all ranks.
-func (j *job) everybody() []int { return j.lay.groups[j.lay.world].ranks }
 
 // nominal is the length of a quiet step, ns.
 func (j *job) nominal() float64 { return j.cfg.Model.Seconds * 1e9 }
@@ -115,7 +112,7 @@ func (j *job) load() {
 	}
 
 	if j.lay.shape.TP > 1 && c.Ranks == "first" {
-		j.meetGroups(j.everybody(), slotLoad, 0.001)
+		j.meetGroups(j.lay.everybody(), slotLoad, 0.001)
 	}
 }
 
@@ -260,7 +257,7 @@ func (j *job) receive(i int, t task) {
 
 	post := r.t
 	begin := max(post, ready)
-	end := begin + j.transfer(a.pp, j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
+	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
 	r.t = end
 	j.sent(from, i, ready, end)
 	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
@@ -284,7 +281,7 @@ func (j *job) unrecorded(stage int) bool {
 // of them are in its group, or stand on the same stage.
 func (j *job) meetGroups(ranks []int, slot int, share float64) {
 	for _, i := range ranks {
-		g := j.r[i].groups[slot]
+		g := j.lay.groupOf(i, slot)
 		if g >= 0 && j.lay.groups[g].ranks[0] == i {
 			j.meet(slot, g, j.lay.groups[g].ranks, share*j.unitStep())
 		}

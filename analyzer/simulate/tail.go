@@ -18,7 +18,7 @@ func (j *job) gradients() {
 
 	for g := range j.lay.groups {
 		gr := &j.lay.groups[g]
-		if gr.dim != "dp" {
+		if gr.dim != dimDP {
 			continue
 		}
 
@@ -112,7 +112,7 @@ func (j *job) checkpoint() {
 	}
 
 	if j.lay.n > 1 {
-		j.meetGroups(j.everybody(), slotSave, 0.0005)
+		j.meetGroups(j.lay.everybody(), slotSave, 0.0005)
 	}
 }
 

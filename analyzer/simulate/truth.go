@@ -211,7 +211,7 @@ func (j *job) wideGroups(host int) []string {
 	var out []string
 	for g := range j.lay.groups {
 		gr := &j.lay.groups[g]
-		if gr.wide && gr.dim != "world" && slices.ContainsFunc(gr.ranks, func(i int) bool { return j.lay.at[i].host == host }) {
+		if gr.wide && gr.dim != dimWorld && slices.ContainsFunc(gr.ranks, func(i int) bool { return j.lay.at[i].host == host }) {
 			out = append(out, gr.name)
 		}
 	}
