@@ -1,6 +1,10 @@
 package simulate
 
-import "math"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+)
 
 // prepare draws what this step brings to every rank: work, noise, faults.
 func (j *job) prepare() {
@@ -27,9 +31,9 @@ func (j *job) prepare() {
 
 	for i := range j.r {
 		r, a := &j.r[i], &j.lay.at[i]
-		r.begin(j.lay.shape.MicroBatches * j.lay.shape.Chunks)
-		x := r.device + j.hosts[a.host].drift + j.noise(r, n)
-		r.speed = math.Exp(x) * j.hosts[a.host].factor * j.heavy(n) * j.warmth(r, n) * r.speed
+		j.begin(i)
+		x := r.device + r.host.drift + j.noise(r, n)
+		r.speed = math.Exp(x) * r.host.factor * j.heavy(n) * j.warmth(r, n) * r.speed
 		r.gap = gap + r.hostExtra*j.nominal()/passes
 		r.gc = 0
 		if n.GCShare > 0 && j.physics.Float64() < n.GCShare {
@@ -46,13 +50,27 @@ func (j *job) prepare() {
 // loopNs is what a training loop does before the first range of a step, ns.
 const loopNs = 5000
 
-// begin clears what was of the last step.
-func (r *rank) begin(passes int) {
+// begin clears what was of rank i's last step.
+func (j *job) begin(i int) {
+	r := &j.r[i]
 	r.start = r.t
 	r.t += loopNs
-	r.ops, r.exposed, r.fp, r.bp, r.hostFP, r.fpCount, r.loader, r.save, r.saves, r.hasComm = 0, 0, 0, 0, 0, 0, -1, -1, 0, false
+	r.ops = 0
 	r.transfers = r.transfers[:0]
-	if len(r.foreReady) < passes {
+	r.out = row.Step{
+		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.host.name, Step: uint64(j.step),
+		FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
+		DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
+	}
+	if j.cfg.Record.HostOnly {
+		r.out.Flags = row.FlagHostOnly
+	}
+
+	if j.cfg.Record.Backward {
+		r.out.BackwardNs = 0
+	}
+
+	if passes := j.lay.shape.MicroBatches * j.lay.shape.Chunks; len(r.foreReady) < passes {
 		r.foreReady, r.backReady = make([]float64, passes), make([]float64, passes)
 	}
 }

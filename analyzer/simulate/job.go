@@ -42,7 +42,6 @@ type job struct {
 	cong       congestion
 
 	off        [record.KindCount]bool
-	out        row.Step
 	comm       row.Communication
 	record     record.Record
 	windowAt   int
@@ -79,22 +78,13 @@ type rank struct {
 	hostExtra  float64 // faults: share of the step between operations
 	loadExtra  float64 // in the loader
 	saveFactor float64
-	exposed    int64
-	fp, bp     int64
-	hostFP     int64
-	fpCount    uint32
-	loader     int64
-	save       int64
-	saves      uint32
+	out        row.Step
 	tokens     float64
-	hasComm    bool
 	transfers  []transfer
 	sums       [slots]sum
 	windowFrom int64 // start of the first step in the window of sums
 	inc        record.ID
-	skew       int64
-	rate       float64 // of the host's clock
-	node, devm string
+	host       *host
 }
 
 // host is the hardware that ranks run on.
@@ -207,7 +197,7 @@ func (j *job) start(l *layout) error {
 		r.device = h.devices[a.local]
 		r.wave, r.load = j.physics.NormFloat64(), j.physics.NormFloat64()
 		r.warm = j.physics.Float64()
-		r.skew, r.rate, r.node, r.devm = h.skew, h.rate, h.name, h.model
+		r.host = h
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
 		if i < len(old) {
 			r.transfers = old[i].transfers[:0]
@@ -242,7 +232,7 @@ func (j *job) meta(i int) *record.Meta {
 	pid := 4000 + 100*j.attempt + a.local
 	m := &record.Meta{
 		Format: record.Format, Job: j.cfg.Job, Rank: i, WorldSize: j.lay.n, LocalRank: a.local,
-		Node: r.node, Device: r.devm, PID: pid, BootID: j.hosts[a.host].boot, Writer: "simulate/1",
+		Node: r.host.name, Device: r.host.model, PID: pid, BootID: r.host.boot, Writer: "simulate/1",
 		StartedNs: j.local(i, j.now) - 30e9,
 	}
 	m.Incarnation = record.IncarnationOf(m.BootID, pid, uint64(1000*j.attempt+a.local))
@@ -265,12 +255,13 @@ func (j *job) meta(i int) *record.Meta {
 }
 
 // local turns a time into what rank i's host's clock shows, ns since the Unix epoch.
-func (j *job) local(i int, t float64) int64 {
-	return j.cfg.StartUnix*1e9 + j.r[i].skew + j.tick(i, t)
-}
+func (j *job) local(i int, t float64) int64 { return j.epoch(i) + j.tick(i, t) }
+
+// epoch is what rank i's host's clock shows at the job's start, ns since the Unix epoch.
+func (j *job) epoch(i int) int64 { return j.cfg.StartUnix*1e9 + j.r[i].host.skew }
 
 // tick is a time since the job's start as the host's clock counts it.
-func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].rate) }
+func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate) }
 
 // finish ends the last attempt.
 func (j *job) finish() error {
