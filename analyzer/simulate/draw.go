@@ -138,7 +138,7 @@ var large = []Shape{
 // ones with exactly as many are picked: a seed gives the job that it always gave.
 func usual(world int) []Shape {
 	return slices.DeleteFunc(append(slices.Clone(small), large...), func(s Shape) bool {
-		w := ones(s).World()
+		w := s.World()
 		return w <= world*2/3 || w >= world*3/2
 	})
 }
@@ -210,7 +210,7 @@ func (d *draw) shape(needs ...need) {
 func (d *draw) pick(from []Shape, fits need) bool {
 	for n := 0; len(from) > 0 && n < 1000; n++ {
 		s := from[d.IntN(len(from))]
-		if (d.world == 0 || ones(s).World() == d.world) && d.place(s, fits, false) {
+		if (d.world == 0 || s.World() == d.world) && d.place(s, fits, false) {
 			return true
 		}
 	}
@@ -221,7 +221,7 @@ func (d *draw) pick(from []Shape, fits need) bool {
 // place puts a shape's ranks on hosts and takes it where it fits. To shrink the hosts
 // is to have two of them in the smallest job.
 func (d *draw) place(s Shape, fits need, shrink bool) bool {
-	s = ones(s)
+	s.defaults()
 	s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)]
 	for shrink && s.World() < 2*s.RanksPerNode && s.RanksPerNode > 1 {
 		s.RanksPerNode /= 2
@@ -264,14 +264,6 @@ func (d *draw) replayShape(needs []need) {
 	}
 
 	panic(errSize)
-}
-
-func ones(s Shape) Shape {
-	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP} {
-		orInt(n, 1)
-	}
-
-	return s
 }
 
 // ordinary draws the rest of a job in which nothing is wrong: noise, network,

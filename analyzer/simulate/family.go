@@ -46,10 +46,10 @@ func (d *draw) turn(n int) int { return int(d.c.Seed % uint64(n)) }
 // fixed is an ordinary job of one shape, or where another number of ranks was asked
 // for of one that fits.
 func (d *draw) fixed(s Shape, fits need) {
-	if d.world > 0 && d.world != ones(s).World() {
+	if d.world > 0 && d.world != s.World() {
 		d.shape(fits)
 	} else {
-		d.c.Shape = ones(s)
+		d.c.Shape = s
 		d.c.defaults()
 	}
 

@@ -344,9 +344,7 @@ func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, er
 	if n := x.Layout; n != nil {
 		s.TP, s.CP, s.PP, s.EP, s.Order, s.MicroBatches, s.Chunks = n.TP, n.CP, n.PP, n.EP, n.Order, n.MicroBatches, n.Chunks
 		s.DP = len(keep) * s.RanksPerNode
-		c := Config{Shape: s}
-		c.defaults()
-		s = c.Shape
+		s.defaults()
 	}
 
 	per := s.TP * s.CP * s.PP

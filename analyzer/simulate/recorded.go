@@ -216,8 +216,8 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 	}
 
 	slices.Sort(ranks)
-	flat := ones(Shape{DP: len(ranks), RanksPerNode: 2})
-	flat.Order = "tp-cp-dp-pp"
+	flat := Shape{DP: len(ranks), RanksPerNode: 2}
+	flat.defaults()
 	pipes, tensors := r.members(t, "pp"), r.members(t, "tp")
 	tp, pp := 1, 1
 	for _, g := range tensors {

@@ -128,9 +128,8 @@ func (l *traceLoader) trace() (*Trace, error) {
 		return nil, errors.New("want dp and pp groups that form a grid")
 	}
 
-	t := &Trace{Name: l.truth.Name, Shape: Shape{DP: len(pp), PP: len(dp)}, Findings: l.truth.Findings}
-	t.Shape = ones(t.Shape)
-	t.Shape.Order, t.Shape.RanksPerNode = "tp-cp-dp-pp", 2
+	t := &Trace{Name: l.truth.Name, Shape: Shape{DP: len(pp), PP: len(dp), RanksPerNode: 2}, Findings: l.truth.Findings}
+	t.Shape.defaults()
 	order := make([]int, 0, len(dp)*len(pp))
 	for stage := range dp {
 		for replica := range pp {
