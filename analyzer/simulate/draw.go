@@ -14,71 +14,51 @@ type draw struct {
 }
 
 // need is what a scenario asks of a shape.
-type need func(s Shape, l *layout) bool
+type need func(l *layout) bool
 
-func anyShape(Shape, *layout) bool         { return true }
-func manyReplicas(s Shape, _ *layout) bool { return s.DP >= 4 }
-func piped(s Shape, _ *layout) bool        { return s.PP >= 4 }
-func pure(s Shape, _ *layout) bool         { return s.DP == s.World() && s.DP >= 8 }
-func flat(s Shape, _ *layout) bool         { return s.DP == s.World() }
-func pipeline(s Shape, _ *layout) bool     { return s.PP >= 2 }
-func twoReplicas(s Shape, _ *layout) bool  { return s.DP >= 2 }
+func anyShape(*layout) bool { return true }
 
-func sixReplicas(s Shape, _ *layout) bool { return s.DP >= 6 }
+// flat shapes are data parallel alone.
+func flat(l *layout) bool { return l.shape.DP == l.n }
 
 // peers shapes have enough replicas that one of them is a minority.
-func peers(s Shape, _ *layout) bool { return minorityOf(1, s.DP) }
+func peers(l *layout) bool { return minorityOf(1, l.shape.DP) }
 
-// oneHostOfMany shapes have a host whose ranks are a minority in each of their roles.
-func oneHostOfMany(s Shape, l *layout) bool {
-	for h := range l.hosts {
-		if l.minority(h, nil) {
-			return true
-		}
-	}
+// replicas asks for a number of replicas, stages for one of pipeline stages.
+func replicas(least int) need { return func(l *layout) bool { return l.shape.DP >= least } }
+func stages(least int) need   { return func(l *layout) bool { return l.shape.PP >= least } }
 
-	return false
-}
+// few shapes have two or three replicas.
+func few(l *layout) bool { return l.shape.DP == 2 || l.shape.DP == 3 }
 
-// linked shapes have several data-parallel groups between hosts.
-func linked(s Shape, l *layout) bool { return s.DP >= 2 && len(l.wideNames(dimDP)) >= 2 }
-
-// anyLink shapes have a data-parallel group between hosts.
-func anyLink(s Shape, l *layout) bool { return len(l.wideNames(dimDP)) >= 1 }
-
-// loading shapes have a host with loaders.
-func loading(_ Shape, l *layout) bool { return l.loads(0) }
+// links asks for a number of data-parallel groups between hosts.
+func links(least int) need { return func(l *layout) bool { return len(l.wideNames(dimDP)) >= least } }
 
 // elastic shapes can do without one of their hosts.
-func elastic(s Shape, l *layout) bool {
+func elastic(l *layout) bool {
+	s := l.shape
 	return s.DP >= 2 && (len(l.hosts)-1)*s.RanksPerNode >= s.World()/s.DP*s.EP
 }
 
-// loaders shapes have a host with loaders that is a minority among those that have.
-func loaders(s Shape, l *layout) bool {
-	for h := range l.hosts {
-		if l.loads(h) && l.minority(h, nil) {
-			return true
-		}
+// some asks for a host of a kind.
+func some(kind func(l *layout, host int) bool) need {
+	return func(l *layout) bool {
+		return slices.ContainsFunc(l.hosts, func(host int) bool { return kind(l, host) })
 	}
-
-	return false
 }
 
 // minorityOf reports whether n of all are few enough to be told from the rest.
 func minorityOf(n, all int) bool { return 3*n <= all }
 
-// minority reports whether the devices of a host (nil = all of them) are a
-// minority in each stage they work on, and of the stages of each replica no more
-// than one or a minority. What tensor or context parallelism couples counts once:
-// of a coupled group all look alike. Whoever is half of a stage can't be told from
-// the other half, a fault of all of a stage is an imbalance, and a slow replica
-// looks like one with long sequences.
-func (l *layout) minority(host int, locals []int) bool {
-	f := Fault{Node: host, Locals: locals}
+// minority reports whether the devices of a host are a minority in each stage they
+// work on, and of the stages of each replica no more than one or a minority. What
+// tensor or context parallelism couples counts once: of a coupled group all look
+// alike. Whoever is half of a stage can't be told from the other half, a fault of all
+// of a stage is an imbalance, and a slow replica looks like one with long sequences.
+func (l *layout) minority(host int) bool {
 	hit := make([]map[int]bool, l.shape.PP)
 	for i := range l.at {
-		if a := &l.at[i]; f.hits(a) {
+		if a := &l.at[i]; a.host == host {
 			if hit[a.p] == nil {
 				hit[a.p] = map[int]bool{}
 			}
@@ -107,15 +87,10 @@ func (l *layout) minority(host int, locals []int) bool {
 	return true
 }
 
-// loads reports whether a host has a loader.
-func (l *layout) loads(host int) bool {
-	for i := range l.at {
-		if a := &l.at[i]; a.host == host && a.p == 0 && a.t == 0 {
-			return true
-		}
-	}
-
-	return false
+// loaders reports whether a host has a data loader and is a minority.
+func (l *layout) loaders(host int) bool {
+	loads := func(a position) bool { return a.host == host && a.p == 0 && a.t == 0 }
+	return slices.ContainsFunc(l.at, loads) && l.minority(host)
 }
 
 // small shapes, of 8 to 64 ranks.
@@ -246,7 +221,7 @@ func (d *draw) place(s Shape, fits need, shrink bool) bool {
 
 	d.c.Shape = s
 	d.c.defaults()
-	return fits(d.c.Shape, newLayout(d.c.Shape, nil))
+	return fits(newLayout(d.c.Shape, nil))
 }
 
 // replayShape puts one to eight copies of the trace side by side.
@@ -257,7 +232,7 @@ func (d *draw) replayShape(needs []need) {
 			d.c.Replay = d.trace.wider(n)
 			d.c.Shape = Shape{RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
 			d.c.Replay.shape(&d.c)
-			if d.c.hosts() >= 2 && fits(d.c.Shape, newLayout(d.c.Shape, nil)) {
+			if d.c.hosts() >= 2 && fits(newLayout(d.c.Shape, nil)) {
 				return
 			}
 		}
@@ -375,7 +350,7 @@ func (d *draw) nodes() int { return d.c.hosts() }
 func (d *draw) device(f Fault) Fault {
 	r := d.IntN(d.c.Shape.World())
 	f.Node = r / d.c.Shape.RanksPerNode
-	if d.chance(0.75) || !newLayout(d.c.Shape, nil).minority(f.Node, nil) {
+	if d.chance(0.75) || !newLayout(d.c.Shape, nil).minority(f.Node) {
 		f.Locals = []int{r % d.c.Shape.RanksPerNode}
 	}
 
@@ -391,17 +366,12 @@ func (d *draw) onset() int {
 	return 70 + d.IntN(80)
 }
 
-// hostWith draws a host that fits, any where none does.
-func (d *draw) hostWith(fits func(host int) bool) int {
-	var hosts []int
-	for h := range d.nodes() {
-		if fits(h) {
-			hosts = append(hosts, h)
-		}
-	}
-
+// host draws a host of a kind, any where there is none.
+func (d *draw) host(kind func(l *layout, host int) bool) int {
+	l := newLayout(d.c.Shape, nil)
+	hosts := slices.DeleteFunc(slices.Clone(l.hosts), func(host int) bool { return !kind(l, host) })
 	if len(hosts) == 0 {
-		return d.IntN(d.nodes())
+		hosts = l.hosts
 	}
 
 	return hosts[d.IntN(len(hosts))]
