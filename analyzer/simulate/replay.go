@@ -18,10 +18,20 @@ type Trace struct {
 	copies   int      // times the replicas of the trace stand side by side; 0 = 1
 }
 
-// TraceStep is one recorded step: seconds per rank (stage by stage, in it replica by
-// replica, in it the tensor-parallel neighbours) and micro-batch.
-type TraceStep struct {
-	Forward, Backward [][]float64
+// TraceStep is one recorded step: seconds of the forward and of the backward passes per
+// rank (stage by stage, in it replica by replica, in it the tensor-parallel neighbours)
+// and micro-batch.
+type TraceStep [2][][]float64
+
+// The two ways through the model.
+const (
+	forth = iota
+	back
+)
+
+// newStep makes a step without a pass.
+func newStep(ranks int) TraceStep {
+	return TraceStep{make([][]float64, ranks), make([][]float64, ranks)}
 }
 
 // wider returns the trace with n times its replicas: each copy draws its own steps.
@@ -57,13 +67,12 @@ func (t *Trace) draw(chance *rand.Rand, into []int) []int {
 // pass is a pass's own time as recorded, s.
 func (t *Trace) pass(steps []int, a *position, backward bool, micro int) float64 {
 	dp := t.Shape.DP / max(1, t.copies)
-	s := &t.Steps[steps[a.d/dp]]
-	rank := a.t + t.Shape.TP*(a.p*dp+a.d%dp)
+	way := forth
 	if backward {
-		return s.Backward[rank][micro]
+		way = back
 	}
 
-	return s.Forward[rank][micro]
+	return t.Steps[steps[a.d/dp]][way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][micro]
 }
 
 // replayable are the scenarios that make sense on a recorded job, too.
