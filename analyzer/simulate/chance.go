@@ -83,11 +83,16 @@ func (j *job) noise(r *rank, n *Noise) float64 {
 	}
 
 	if n.WaveSD > 0 {
-		r.wave = n.WaveRho*r.wave + math.Sqrt(1-n.WaveRho*n.WaveRho)*j.physics.NormFloat64()
+		r.wave = j.walk(r.wave, n.WaveRho, 1)
 		x += n.WaveSD * r.wave
 	}
 
 	return x
+}
+
+// walk is the next value of an AR(1) process with a step-to-step correlation and a spread.
+func (j *job) walk(x, rho, sd float64) float64 {
+	return rho*x + math.Sqrt(1-rho*rho)*sd*j.physics.NormFloat64()
 }
 
 // heavy is the factor of a rare long step.
@@ -114,7 +119,7 @@ func (j *job) warmth(r *rank, n *Noise) float64 {
 func (j *job) wander(n *Noise) {
 	rho := math.Exp(-1 / n.DriftSteps)
 	for h := range j.hosts {
-		j.hosts[h].drift = rho*j.hosts[h].drift + math.Sqrt(1-rho*rho)*n.DriftSD*j.physics.NormFloat64()
+		j.hosts[h].drift = j.walk(j.hosts[h].drift, rho, n.DriftSD)
 	}
 }
 
@@ -131,15 +136,18 @@ func (j *job) sequences() {
 			for k := range j.work {
 				j.work[k] = 1
 			}
+
+			for i := range j.r {
+				j.r[i].tokens = float64(w.Tokens)
+			}
 		}
 
-		j.count(func(int) float64 { return 1 })
 		return
 	}
 
-	mean := make([]float64, s.DP)
+	mean := make([]float64, s.DP) // tokens of a replica
 	for d := range s.DP {
-		j.seq[d] = w.SequenceRho*j.seq[d] + math.Sqrt(1-w.SequenceRho*w.SequenceRho)*w.SequenceSD*j.physics.NormFloat64()
+		j.seq[d] = j.walk(j.seq[d], w.SequenceRho, w.SequenceSD)
 		for m := range s.MicroBatches {
 			tokens := math.Exp(j.seq[d] - w.SequenceSD*w.SequenceSD/2)
 			if w.MicroBatchSD > 0 {
@@ -151,17 +159,8 @@ func (j *job) sequences() {
 		}
 	}
 
-	j.count(func(d int) float64 { return mean[d] })
-}
-
-// count notes the tokens of every rank.
-func (j *job) count(mean func(replica int) float64) {
-	if j.cfg.Work.Tokens <= 0 {
-		return
-	}
-
 	for i := range j.r {
-		j.r[i].tokens = float64(j.cfg.Work.Tokens) * mean(j.lay.at[i].d)
+		j.r[i].tokens = float64(w.Tokens) * mean[j.lay.at[i].d]
 	}
 }
 
@@ -181,7 +180,7 @@ func (j *job) experts(r *rank, a *position) {
 		return
 	}
 
-	r.expert = w.ExpertRho*r.expert + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
+	r.expert = j.walk(r.expert, w.ExpertRho, 1)
 	r.load *= math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
 }
 
@@ -195,12 +194,12 @@ func (j *job) route() {
 	for p := range s.PP {
 		for e := range s.EP {
 			k := [2]int{p, e}
+			rho := w.ExpertRho
 			if _, ok := j.popular[k]; !ok {
-				j.popular[k] = j.physics.NormFloat64()
-				continue
+				rho = 0
 			}
 
-			j.popular[k] = w.ExpertRho*j.popular[k] + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
+			j.popular[k] = j.walk(j.popular[k], rho, 1)
 		}
 	}
 }

@@ -31,14 +31,7 @@ var families = []scenario{
 }
 
 // Families returns the names of the families.
-func Families() []string {
-	var out []string
-	for _, s := range families {
-		out = append(out, s.name)
-	}
-
-	return out
-}
+func Families() []string { return names(families) }
 
 // turn picks one of n variants: seeds take turns.
 func (d *draw) turn(n int) int { return int(d.c.Seed % uint64(n)) }

@@ -75,13 +75,12 @@ func (t *Trace) pass(steps []int, a *position, backward bool, micro int) float64
 	return t.Steps[steps[a.d/dp]][way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][micro]
 }
 
-// replayable are the scenarios that make sense on a recorded job, too.
 func replayable() []string {
-	return slices.DeleteFunc(append(Names(), Families()...), func(n string) bool { return !find(n).replays })
+	return slices.DeleteFunc(append(Names(), Families()...), func(n string) bool { return !Replayable(n) })
 }
 
-// Replayable reports whether a scenario makes sense on a recorded job.
-func Replayable(name string) bool { return slices.Contains(replayable(), name) }
+// Replayable reports whether a scenario makes sense on a recorded job, too.
+func Replayable(name string) bool { return find(name).replays }
 
 // Replayed is Scenario on a recorded job: the noise of computing is the trace's,
 // the rest (network, loading, saving, host) is drawn. The injected rank's recorded

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -58,42 +59,38 @@ var scenarios = []scenario{
 const lastRow = 22
 
 // Names returns the names of all scenarios, in the order of the suite's table.
-func Names() []string {
-	var out []string
-	for _, s := range scenarios {
-		out = append(out, s.name)
+func Names() []string { return names(scenarios) }
+
+func names(of []scenario) (all []string) {
+	for _, s := range of {
+		all = append(all, s.name)
 	}
 
-	return out
+	return all
 }
 
 // Row returns the number of a scenario in the suite's table, and what it injects.
 func Row(name string) (number int, what string) {
-	if s := find(name); s != nil {
-		return s.row, s.what
-	}
-
-	return 0, ""
+	s := find(name)
+	return s.row, s.what
 }
 
-// find returns the scenario or family of a name, nil for none.
-func find(name string) *scenario {
-	for _, list := range [][]scenario{scenarios, families} {
-		for k := range list {
-			if list[k].name == name {
-				return &list[k]
-			}
+// find returns the scenario or family of a name, an empty one for none.
+func find(name string) scenario {
+	for _, s := range slices.Concat(scenarios, families) {
+		if s.name == name {
+			return s
 		}
 	}
 
-	return nil
+	return scenario{}
 }
 
 // Scenario returns a job of the named kind: shape, noise, confounders, place and
 // onset of the fault are drawn from the seed. Mostly 8 to 64 ranks, now and then
 // 512 or 8,192. An unknown name is an error that lists the known ones.
 func Scenario(name string, seed uint64) (Config, error) {
-	if s := find(name); s != nil && s.row > lastRow {
+	if find(name).row > lastRow {
 		return Sized(name, seed, 0)
 	}
 
@@ -117,7 +114,7 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 	}
 
 	s := find(name)
-	if s == nil {
+	if s.make == nil {
 		return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s, %s", name, strings.Join(Names(), ", "), strings.Join(Families(), ", "))
 	}
 
@@ -134,7 +131,7 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 }
 
 // from draws a scenario from a seed.
-func (d *draw) from(s *scenario, seed uint64) (err error) {
+func (d *draw) from(s scenario, seed uint64) (err error) {
 	defer func() {
 		x := recover()
 		cause, _ := x.(error)

@@ -87,12 +87,8 @@ func run(cfg Config, b Builder, rec recorder) (Truth, error) {
 
 // ready returns a job that can be played.
 func ready(cfg *Config, b Builder, rec recorder) (*job, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.complete(); err != nil {
 		return nil, err
-	}
-
-	if cfg.Replay != nil {
-		cfg.Replay.shape(cfg)
 	}
 
 	unit, err := calibrate(*cfg)

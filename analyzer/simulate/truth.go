@@ -1,9 +1,6 @@
 package simulate
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
 	"slices"
 	"sort"
 
@@ -247,18 +244,4 @@ func union[T comparable](to []T, words ...T) []T {
 	}
 
 	return to
-}
-
-// save writes the truth as JSON.
-func (t Truth) save(path string) error {
-	b, err := json.MarshalIndent(t, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode truth: %w", err)
-	}
-
-	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write truth: %w", err)
-	}
-
-	return nil
 }

@@ -71,6 +71,19 @@ func (c *Config) Validate() error {
 	return c.validateFaults()
 }
 
+// complete fills in and checks what is to be played, with the shape of the job that it replays.
+func (c *Config) complete() error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+
+	if c.Replay != nil {
+		c.Replay.shape(c)
+	}
+
+	return nil
+}
+
 // validate refuses parallel dimensions that don't divide each other or make more ranks than there may be.
 func (s *Shape) validate() error {
 	for _, n := range []int{s.TP, s.CP, s.DP, s.PP, s.EP, s.MicroBatches, s.RanksPerNode, s.Chunks} {
