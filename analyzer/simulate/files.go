@@ -120,7 +120,8 @@ func Topology(cfg Config) *topology.File {
 	return l.topology(cfg.Shape.NodePrefix)
 }
 
-// files is a recorder that writes segments of the ranks from…to-1.
+// files take the ranges of a job as the ranks' own writers would: they write segments of
+// the ranks from…to-1.
 type files struct {
 	dir      string
 	cfg      *Config
@@ -140,7 +141,7 @@ type fileRank struct {
 	emitted map[string]uint64
 }
 
-// begin opens the segments of an attempt.
+// begin opens the segments of an attempt: one identity a rank, nil for one that never appears.
 func (f *files) begin(metas []*record.Meta) error {
 	f.w, f.ranks = make([]*segment.Writer, len(metas)), make([]fileRank, len(metas))
 	f.clock = time.Unix(f.cfg.StartUnix, 0)
@@ -197,10 +198,7 @@ func saveGroups(path string, groups []record.Group) error {
 	return save(path, "groups", func() ([]byte, error) { return json.MarshalIndent(out, "", "    ") })
 }
 
-// wants reports whether the ranges of a rank are written.
-func (f *files) wants(rank int) bool { return f.w[rank] != nil }
-
-// add keeps a range until its step is over.
+// add keeps a range until its step is over. The record is reused.
 func (f *files) add(rank int, r *record.Record) {
 	f.ranks[rank].pending = append(f.ranks[rank].pending, *r)
 }

@@ -14,7 +14,7 @@ import (
 type job struct {
 	cfg  *Config
 	b    Builder
-	rec  recorder
+	rec  *files  // nil for none
 	unit float64 // model time → time: the factor that gives a quiet step Model.Seconds
 
 	physics, clocks, losses, faults *rand.Rand
@@ -38,14 +38,15 @@ type job struct {
 	drawn   []int     // replayed steps
 	anyNIC  bool
 
-	inBackward bool // a backward pass is being played
-	cong       congestion
+	inBackward bool   // a backward pass is being played
+	congested  int    // steps that the episode of congestion lasts
+	jammed     []bool // the hosts that it hits
 
 	off        [record.KindCount]bool
 	comm       row.Communication
 	record     record.Record
 	windowAt   int
-	inTopology map[groupName]bool // by the topology file, where no identity tells groups
+	inTopology map[string][]int // ranks of groups by the topology file, where no identity tells groups
 
 	keepLengths bool
 	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
@@ -106,7 +107,7 @@ type meet struct {
 	grad, gather float64 // ns more for the gradients and the parameters
 }
 
-func newJob(cfg *Config, b Builder, rec recorder) *job {
+func newJob(cfg *Config, b Builder, rec *files) *job {
 	j := &job{
 		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
 		physics: source(cfg.Seed, forPhysics), clocks: source(cfg.Seed, forClocks),
@@ -117,7 +118,12 @@ func newJob(cfg *Config, b Builder, rec recorder) *job {
 	}
 
 	if cfg.Record.NoGroups {
-		j.inTopology = topologyGroups(cfg)
+		j.inTopology = map[string][]int{}
+		if f := Topology(*cfg); f != nil {
+			for _, g := range f.Groups {
+				j.inTopology[g.Name] = g.Ranks
+			}
+		}
 	}
 
 	j.hosts = make([]host, cfg.hosts())

@@ -56,6 +56,12 @@ func (j *job) column(i, slot int) int {
 	return min(slotInfo[slot].dim, dimOther)
 }
 
+// unknownGroup reports whether nothing tells what rank i's group in a slot is for: no identity,
+// and no topology file, which knows the names of the last attempt's groups.
+func (j *job) unknownGroup(i, slot int) bool {
+	return j.cfg.Record.NoGroups && !slices.Contains(j.inTopology[j.lay.groups[j.lay.groupOf(i, slot)].name], i)
+}
+
 // op is the base word of a slot's operation in this job.
 func (j *job) op(slot int) string {
 	if slot == slotGrad && j.cfg.Model.Sharded {
@@ -111,7 +117,7 @@ func (j *job) sent(from, to int, ready, end float64) {
 }
 
 // wanted reports whether rank i's ranges are recorded one by one.
-func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.wants(i) }
+func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.w[i] != nil }
 
 // begun returns the record of a range, filled in but for what its kind adds.
 func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
