@@ -1,5 +1,5 @@
 // Package dataparallel is a small data-parallel training job in Go: the workers
-// of `laggard demo`, of the recoveries that ../recovery_test.go plays through, and
+// of `laggard demo`, of the recoveries that recovery_test.go plays through, and
 // an example of the Go recorder in a trainer.
 //
 // Each worker is a process. A step loads a batch, runs forward and backward,
@@ -74,7 +74,7 @@ func Run(c Config) error {
 		return err
 	}
 	defer w.close()
-	everybody := Membership{Name: groupName, Addresses: c.Addresses}
+	everybody := membership{Name: groupName, Addresses: c.Addresses}
 	for rank := range w.meta.WorldSize {
 		everybody.Ranks = append(everybody.Ranks, rank)
 	}
@@ -99,8 +99,8 @@ func Run(c Config) error {
 // groupName is the communicator of all ranks.
 const groupName = "dp0"
 
-// Membership is who trains together from now on.
-type Membership struct {
+// membership is who trains together from now on.
+type membership struct {
 	Name      string   `json:"name"`      // of the communicator
 	Ranks     []int    `json:"ranks"`     // global ranks, in the ring's order
 	Addresses []string `json:"addresses"` // of their listeners
@@ -152,7 +152,7 @@ func (w *worker) close() {
 
 // join makes the ring of the members, anew when there was one, and says who they
 // are in the worker's identity.
-func (w *worker) join(m Membership) error {
+func (w *worker) join(m membership) error {
 	position := slices.Index(m.Ranks, w.meta.Rank)
 	if position < 0 || len(m.Addresses) != len(m.Ranks) {
 		return fmt.Errorf("join ring: rank %d is not one of the %d members with an address each", w.meta.Rank, len(m.Ranks))
