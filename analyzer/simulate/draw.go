@@ -32,7 +32,9 @@ func stages(least int) need   { return func(l *layout) bool { return l.shape.PP 
 func few(l *layout) bool { return l.shape.DP == 2 || l.shape.DP == 3 }
 
 // links asks for a number of data-parallel groups between hosts.
-func links(least int) need { return func(l *layout) bool { return len(l.wideNames(dimDP)) >= least } }
+func links(least int) need {
+	return func(l *layout) bool { return len(l.wideNames((*group).gradients)) >= least }
+}
 
 // elastic shapes can do without one of their hosts.
 func elastic(l *layout) bool {

@@ -111,14 +111,14 @@ func (j *job) faulty(a *position) bool {
 func (j *job) resolve() {
 	for k := range j.effects {
 		e := &j.effects[k]
-		e.ranks, e.group = nil, -1
+		e.ranks = nil
 		for i := range j.lay.at {
 			if e.Kind == Job || e.hits(&j.lay.at[i]) {
 				e.ranks = append(e.ranks, i)
 			}
 		}
 
-		e.group = slices.Index(j.lay.names(), e.Group)
+		e.group = j.lay.find(e.Group)
 	}
 }
 

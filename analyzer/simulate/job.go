@@ -269,10 +269,15 @@ func (j *job) epoch(i int) int64 { return j.cfg.StartUnix*1e9 + j.r[i].host.skew
 // tick is a time since the job's start as the host's clock counts it.
 func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate) }
 
-// finish ends the last attempt.
+// finish ends an attempt: the ranks' rows are handed over again, now with their end.
 func (j *job) finish() error {
 	j.flushWindow()
-	j.ended()
+	for i := range j.r {
+		if j.b != nil && !j.r[i].absent {
+			j.b.AddRank(rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
+		}
+	}
+
 	if j.rec != nil {
 		return j.rec.end()
 	}
@@ -280,28 +285,11 @@ func (j *job) finish() error {
 	return nil
 }
 
-// ended hands the ranks' rows over again, now with their end.
-func (j *job) ended() {
-	if j.b == nil {
-		return
-	}
-
-	for i := range j.r {
-		if !j.r[i].absent {
-			j.b.AddRank(rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
-		}
-	}
-}
-
 // restart ends the processes and begins again, on other hosts and with other
 // sizes where the restart says so.
 func (j *job) restart(x Restart) error {
-	j.flushWindow()
-	j.ended()
-	if j.rec != nil {
-		if err := j.rec.end(); err != nil {
-			return err
-		}
+	if err := j.finish(); err != nil {
+		return err
 	}
 
 	j.attempt++

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/laggard-dev/laggard/schemas/topology"
@@ -184,26 +185,25 @@ func (l *layout) members(name string) []uint32 {
 	return l.ids[name]
 }
 
-func (l *layout) names() []string {
-	out := make([]string, len(l.groups))
-	for i := range l.groups {
-		out[i] = l.groups[i].name
-	}
-
-	return out
+// find returns the index of a group, -1 where there is none of the name.
+func (l *layout) find(name string) int {
+	return slices.IndexFunc(l.groups, func(g group) bool { return g.name == name })
 }
 
-// wideNames returns the names of the groups of one dimension that span hosts.
-func (l *layout) wideNames(dim int) []string {
+// wideNames returns the names of the groups that span hosts and are of a kind.
+func (l *layout) wideNames(kind func(g *group) bool) []string {
 	var out []string
 	for i := range l.groups {
-		if l.groups[i].dim == dim && l.groups[i].wide {
-			out = append(out, l.groups[i].name)
+		if g := &l.groups[i]; g.wide && kind(g) {
+			out = append(out, g.name)
 		}
 	}
 
 	return out
 }
+
+// gradients reports whether a group reduces gradients.
+func (g *group) gradients() bool { return g.dim == dimDP }
 
 // topology returns the layout as a topology file: the groups that define roles.
 func (l *layout) topology(prefix string) *topology.File {

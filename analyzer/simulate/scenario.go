@@ -209,7 +209,7 @@ func (d *draw) two() {
 func (d *draw) link() {
 	d.shape(links(2), links(1))
 	d.ordinary()
-	groups := newLayout(d.c.Shape, nil).wideNames(dimDP)
+	groups := newLayout(d.c.Shape, nil).wideNames((*group).gradients)
 	d.c.Faults = []Fault{{Kind: Link, Group: groups[d.IntN(len(groups))], Share: 0.25, From: d.onset()}}
 }
 

@@ -18,7 +18,7 @@ func (j *job) gradients() {
 
 	for g := range j.lay.groups {
 		gr := &j.lay.groups[g]
-		if gr.dim != dimDP {
+		if !gr.gradients() {
 			continue
 		}
 

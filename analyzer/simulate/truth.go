@@ -127,7 +127,7 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 
 		t.Cause = union(t.Cause, cause...)
 		if e.Kind == NIC {
-			t.Links = union(t.Links, j.wideGroups(e.Node)...)
+			t.Links = union(t.Links, j.lay.between(e.Node)...)
 		}
 
 		e.accuse(j, k, t, Culprit{Node: node, Ranks: e.ranks, Cause: cause, Undecidable: j.undecidable(e)})
@@ -203,17 +203,11 @@ func (l *layout) ranksOf(group int) []int {
 	return l.groups[group].ranks
 }
 
-// wideGroups returns the names of the groups between hosts that have ranks on one.
-func (j *job) wideGroups(host int) []string {
-	var out []string
-	for g := range j.lay.groups {
-		gr := &j.lay.groups[g]
-		if gr.wide && gr.dim != dimWorld && slices.ContainsFunc(gr.ranks, func(i int) bool { return j.lay.at[i].host == host }) {
-			out = append(out, gr.name)
-		}
-	}
-
-	return out
+// between returns the names of the groups between hosts that have ranks on one.
+func (l *layout) between(host int) []string {
+	return l.wideNames(func(g *group) bool {
+		return g.dim != dimWorld && slices.ContainsFunc(g.ranks, func(i int) bool { return l.at[i].host == host })
+	})
 }
 
 // Culprit returns the culprit on a node, nil where nothing is wrong with it.

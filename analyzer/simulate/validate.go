@@ -139,7 +139,7 @@ func (c *Config) validateFaults() error {
 			return fmt.Errorf("fault %d: node %d: there are %d", i, f.Node, nodes)
 		}
 
-		if f.Kind == Link && !slices.Contains(newLayout(c.Shape, nil).names(), f.Group) {
+		if f.Kind == Link && newLayout(c.Shape, nil).find(f.Group) < 0 {
 			return fmt.Errorf("fault %d: no group %q", i, f.Group)
 		}
 	}
