@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
@@ -164,8 +165,8 @@ func tellsWaits(cfg *simulate.Config) bool {
 	return !slices.Contains(r.Off, "Communication") && (!r.NoGroups || !r.NoTopology && len(cfg.Restarts) == 0)
 }
 
-// judge is the way from rows to a verdict; t is the topology file, nil for none. The
-// frame is nil where there was nothing to build one of.
+// judge is the way from rows to a verdict, with the thresholds that the detector comes with;
+// t is the topology file, nil for none. The frame is nil where there was nothing to build one of.
 func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, error) {
 	f, err := b.Frame(t)
 	if errors.Is(err, feed.ErrEmpty) {
@@ -176,7 +177,7 @@ func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, e
 		return nil, nil, fmt.Errorf("build frame: %w", err)
 	}
 
-	return f, detector(f), nil
+	return f, detect.Analyze(f, detect.Default()), nil
 }
 
 // named are the states in which a node counts as accused.
