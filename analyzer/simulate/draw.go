@@ -228,11 +228,11 @@ func (d *draw) place(s Shape, fits need, shrink bool) bool {
 
 // replayShape puts one to eight copies of the trace side by side.
 func (d *draw) replayShape(needs []need) {
+	d.c.Replay = d.trace
 	first := 1 + d.IntN(4)
 	for _, fits := range needs {
 		for n := first; n <= 8; n++ {
-			d.c.Replay = d.trace.wider(n)
-			d.c.Shape = Shape{RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
+			d.c.Shape = Shape{DP: n * d.trace.Shape.DP, RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
 			d.c.Replay.shape(&d.c)
 			if d.c.hosts() >= 2 && fits(newLayout(d.c.Shape, nil)) {
 				return

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,7 +16,6 @@ type Trace struct {
 	Seconds  float64
 	Steps    []TraceStep
 	Findings []string // that the job has with nothing wrong
-	copies   int      // times the replicas of the trace stand side by side; 0 = 1
 }
 
 // TraceStep is one recorded step: seconds of the forward and of the backward passes per
@@ -34,30 +34,20 @@ func newStep(ranks int) TraceStep {
 	return TraceStep{make([][]float64, ranks), make([][]float64, ranks)}
 }
 
-// wider returns the trace with n times its replicas: each copy draws its own steps.
-func (t *Trace) wider(n int) *Trace {
-	w := *t
-	w.copies = n
-	w.Shape.DP *= n
-	return &w
-}
-
-// shape gives the job the trace's layout.
+// shape gives the job the trace's layout; with more replicas copies of the trace stand side by side.
 func (t *Trace) shape(c *Config) {
-	k, prefix, spare := c.Shape.RanksPerNode, c.Shape.NodePrefix, c.Shape.SpareNodes
+	was := c.Shape
 	c.Shape, c.Model.Seconds = t.Shape, t.Seconds
-	c.Shape.NodePrefix, c.Shape.SpareNodes = prefix, spare
-	if k > 0 {
-		c.Shape.RanksPerNode = k
-	}
-
+	c.Shape.DP = max(t.Shape.DP, was.DP/t.Shape.DP*t.Shape.DP)
+	c.Shape.NodePrefix, c.Shape.SpareNodes = was.NodePrefix, was.SpareNodes
+	c.Shape.RanksPerNode = cmp.Or(max(0, was.RanksPerNode), t.Shape.RanksPerNode)
 	c.defaults()
 }
 
-// draw picks a recorded step for each copy of the trace.
-func (t *Trace) draw(chance *rand.Rand, into []int) []int {
+// draw picks a recorded step for each of some copies of the trace: each draws its own.
+func (t *Trace) draw(chance *rand.Rand, into []int, copies int) []int {
 	into = into[:0]
-	for range max(1, t.copies) {
+	for range copies {
 		into = append(into, chance.IntN(len(t.Steps)))
 	}
 
@@ -66,12 +56,12 @@ func (t *Trace) draw(chance *rand.Rand, into []int) []int {
 
 // pass is a pass's own time as recorded, s.
 func (t *Trace) pass(steps []int, a *position, backward bool, micro int) float64 {
-	dp := t.Shape.DP / max(1, t.copies)
 	way := forth
 	if backward {
 		way = back
 	}
 
+	dp := t.Shape.DP
 	return t.Steps[steps[a.d/dp]][way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][micro]
 }
 
@@ -114,6 +104,6 @@ func (c *Config) onto(t *Trace) error {
 		return fmt.Errorf("replay %s: the scenario has %d replicas, the recorded job %d", t.Name, c.Shape.DP, t.Shape.DP)
 	}
 
-	c.Replay = t.wider(c.Shape.DP / t.Shape.DP)
+	c.Replay = t
 	return nil
 }
