@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -234,7 +235,13 @@ func (f *files) write(i int, r *record.Record) error {
 		}
 
 		f.line = k.encoder.Append(f.line[:0], r)
-		return appendLines(f.w[i], f.line)
+		for line := range bytes.Lines(f.line) {
+			if err := f.w[i].AppendLine(line); err != nil {
+				return err
+			}
+		}
+
+		return nil
 	}
 
 	ring := 0
@@ -255,19 +262,6 @@ func stream(k record.Kind) uint64 {
 	}
 
 	return 2
-}
-
-func appendLines(w *segment.Writer, lines []byte) error {
-	for len(lines) > 0 {
-		n := slices.Index(lines, '\n') + 1
-		if err := w.AppendLine(lines[:n]); err != nil {
-			return err
-		}
-
-		lines = lines[n:]
-	}
-
-	return nil
 }
 
 // end writes the end lines and closes the segments of an attempt.

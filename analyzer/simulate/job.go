@@ -184,7 +184,6 @@ func (j *job) play() error {
 
 // start begins an attempt on a layout.
 func (j *job) start(l *layout) error {
-	old := j.r
 	j.lay, j.order = l, schedule(l.shape.PP, l.shape.MicroBatches, l.shape.Chunks)
 	j.r = make([]rank, l.n)
 	j.meets = make([]meet, len(l.groups))
@@ -205,10 +204,6 @@ func (j *job) start(l *layout) error {
 		r.warm = j.physics.Float64()
 		r.host = h
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
-		if i < len(old) {
-			r.transfers = old[i].transfers[:0]
-		}
-
 		metas[i] = j.meta(i)
 		r.inc = metas[i].Incarnation
 		if r.absent {

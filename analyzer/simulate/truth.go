@@ -72,13 +72,9 @@ var causes = map[string][]string{
 func (j *job) truth() Truth {
 	t := Truth{
 		Name: j.cfg.Job, Seed: j.cfg.Seed, Scenario: j.cfg.Scenario, SlowNodes: []string{}, SlowRanks: []int{}, Cause: []string{},
-		Links: []string{}, Findings: slices.Clone(j.cfg.Expect.Findings), Events: []Event{}, MustNotFlag: []string{},
+		Links: []string{}, Findings: append([]string{}, j.cfg.Expect.Findings...), Events: []Event{}, MustNotFlag: []string{},
 		ExpectExit: j.cfg.Expect.Exit, Seconds: j.elapsed / 1e9 / float64(max(1, j.cfg.Steps)),
 	}
-	if t.Findings == nil {
-		t.Findings = []string{}
-	}
-
 	for k := range j.effects {
 		if e := &j.effects[k]; e.onset >= 0 {
 			e.tell(j, k, &t)

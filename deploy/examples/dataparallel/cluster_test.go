@@ -54,7 +54,7 @@ func work(fault string) error {
 	defer l.Close()
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, syscall.SIGTERM)
-	c := Config{Listener: l, Dir: os.Getenv("CHECKPOINTS"), Fault: fault, Slices: 6}
+	c := Config{Listener: l, Dir: os.Getenv("CHECKPOINTS"), Fault: fault, slices: 6}
 	return serve(c, os.Stdin, os.Stdout, terminate)
 }
 

@@ -46,13 +46,13 @@ type Config struct {
 	// Experts makes each step also trade tokens with the neighbour on another node, as
 	// expert parallelism does.
 	Experts bool
-	// Slices of work in forward, and as many in backward; 0 is DefaultSlices.
-	Slices int
+	// slices of work in forward, and as many in backward; 0 is defaultSlices.
+	slices int
 	Done   func(step int)
 }
 
-// DefaultSlices make a step of about 0.1 s.
-const DefaultSlices = 24
+// defaultSlices make a step of about 0.1 s.
+const defaultSlices = 24
 
 // Shares of a step.
 const (
@@ -125,8 +125,8 @@ type worker struct {
 
 // open begins to record. The worker must join before its first step.
 func open(c Config) (*worker, error) {
-	if c.Slices == 0 {
-		c.Slices = DefaultSlices
+	if c.slices == 0 {
+		c.slices = defaultSlices
 	}
 
 	w := &worker{Config: c, meta: recorder.Environment(os.Getenv), gradients: make([]float32, parameters)}
@@ -200,9 +200,9 @@ func (w *worker) step(step int) error {
 	defer w.end(&whole)
 
 	w.load()
-	n := w.Slices
+	n := w.slices
 	if w.Fault == ComputeFault {
-		n += w.Slices / 2
+		n += w.slices / 2
 	}
 
 	forward := w.thread.Begin(record.FP, recorder.Attr{})
@@ -214,7 +214,7 @@ func (w *worker) step(step int) error {
 		}
 	}
 
-	w.compute(w.Slices) // backward: a part of the step that no kind covers
+	w.compute(w.slices) // backward: a part of the step that no kind covers
 
 	if err := w.reduce(); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (w *worker) load() {
 	defer w.end(&load)
 	time.Sleep(loadPause)
 	if w.Fault == DataLoaderFault {
-		w.compute(w.Slices / 2)
+		w.compute(w.slices / 2)
 	}
 }
 
@@ -279,9 +279,9 @@ func (w *worker) checkpoint() error {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
 
-	w.compute(w.Slices / 4)
+	w.compute(w.slices / 4)
 	if w.Fault == CheckpointFault {
-		w.compute(2 * w.Slices)
+		w.compute(2 * w.slices)
 	}
 
 	return nil
