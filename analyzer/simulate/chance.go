@@ -70,8 +70,8 @@ func (j *job) begin(i int) {
 		r.out.BackwardNs = 0
 	}
 
-	if passes := j.lay.shape.MicroBatches * j.lay.shape.Chunks; len(r.foreReady) < passes {
-		r.foreReady, r.backReady = make([]float64, passes), make([]float64, passes)
+	if passes := j.lay.shape.MicroBatches * j.lay.shape.Chunks; len(r.ready[forth]) < passes {
+		r.ready = [2][]float64{make([]float64, passes), make([]float64, passes)}
 	}
 }
 

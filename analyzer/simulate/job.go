@@ -65,16 +65,15 @@ type rank struct {
 	gc         float64
 	gcAt       int
 	ops        int
-	passFrom   float64   // start of the pass under way
-	foreReady  []float64 // per micro-batch and chunk: when its forward was done
-	backReady  []float64
-	drop       bool    // this rank-step does not arrive
-	absent     bool    // no rank-step does
-	losing     bool    // within a run of losses
-	load       float64 // factor of the experts' load
-	expert     float64 // its AR(1) state
-	wave       float64 // AR(1) state of the noise
-	device     float64 // log of the device's own factor
+	passFrom   float64      // start of the pass under way
+	ready      [2][]float64 // per way, micro-batch and chunk: when its pass was done
+	drop       bool         // this rank-step does not arrive
+	absent     bool         // no rank-step does
+	losing     bool         // within a run of losses
+	load       float64      // factor of the experts' load
+	expert     float64      // its AR(1) state
+	wave       float64      // AR(1) state of the noise
+	device     float64      // log of the device's own factor
 	warm       float64
 	hostExtra  float64 // faults: share of the step between operations
 	loadExtra  float64 // in the loader

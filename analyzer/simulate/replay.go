@@ -23,12 +23,6 @@ type Trace struct {
 // and micro-batch.
 type TraceStep [2][][]float64
 
-// The two ways through the model.
-const (
-	forth = iota
-	back
-)
-
 // newStep makes a step without a pass.
 func newStep(ranks int) TraceStep {
 	return TraceStep{make([][]float64, ranks), make([][]float64, ranks)}
@@ -55,14 +49,9 @@ func (t *Trace) draw(chance *rand.Rand, into []int, copies int) []int {
 }
 
 // pass is a pass's own time as recorded, s.
-func (t *Trace) pass(steps []int, a *position, backward bool, micro int) float64 {
-	way := forth
-	if backward {
-		way = back
-	}
-
+func (t *Trace) pass(steps []int, a *position, of task) float64 {
 	dp := t.Shape.DP
-	return t.Steps[steps[a.d/dp]][way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][micro]
+	return t.Steps[steps[a.d/dp]][of.way()][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][of.micro]
 }
 
 func replayable() []string {

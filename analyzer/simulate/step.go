@@ -162,15 +162,9 @@ func (j *job) task(t task) {
 			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
 		}
 
-		if s.TP > 1 {
-			j.meetGroups(ranks, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
-		}
-
-		if s.CP > 1 && k == 0 {
+		j.meetGroups(ranks, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
+		if k == 0 {
 			j.meetGroups(ranks, slotCP, j.cfg.Model.TPShare/parts)
-		}
-
-		if s.EP > 1 && k == 0 {
 			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/parts)
 		}
 	}
@@ -185,11 +179,7 @@ func (j *job) task(t task) {
 			r.backFrom, r.backTo = r.passFrom, r.t
 		}
 
-		if t.backward {
-			r.backReady[at] = r.t
-		} else {
-			r.foreReady[at] = r.t
-		}
+		r.ready[t.way()][at] = r.t
 	}
 }
 
@@ -221,7 +211,7 @@ func (m *Model) backward() float64 {
 func (j *job) passOwn(i int, t task, ns float64) float64 {
 	r, a := &j.r[i], &j.lay.at[i]
 	if j.cfg.Replay != nil {
-		ns = j.cfg.Replay.pass(j.drawn, a, t.backward, t.micro) * 1e9
+		ns = j.cfg.Replay.pass(j.drawn, a, t) * 1e9
 	} else {
 		w := j.work[a.d*j.lay.shape.MicroBatches+t.micro]
 		if e := j.cfg.Work.Elasticity; len(e) > 0 && w != 1 {
@@ -250,11 +240,7 @@ func (j *job) receive(i int, t task) {
 	from := j.lay.rank(a.t, a.c, a.d, need.stage)
 	r, f := &j.r[i], &j.r[from]
 	at := need.micro*s.Chunks + need.chunk
-	ready := f.foreReady[at]
-	if t.backward {
-		ready = f.backReady[at]
-	}
-
+	ready := f.ready[t.way()][at]
 	post := r.t
 	begin := max(post, ready)
 	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
