@@ -16,7 +16,7 @@ FEW_MEET := analyzer/detect analyzer/source analyzer/watch analyzer/whatif bench
 MEETING := SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
 
 # Whole processes: no package for the race detector, which would see only the test.
-PROCESSES := benchmarks/e2e deploy/examples
+PROCESSES := benchmarks/e2e deploy/examples deploy/examples/dataparallel
 
 # The linters, pinned: a new version's findings come when somebody asks for them. Go keeps the built tools in its cache.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

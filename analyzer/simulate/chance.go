@@ -1,6 +1,10 @@
 package simulate
 
-import "math"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+)
 
 // prepare draws what this step brings to every rank: work, noise, faults.
 func (j *job) prepare() {
@@ -27,9 +31,9 @@ func (j *job) prepare() {
 
 	for i := range j.r {
 		r, a := &j.r[i], &j.lay.at[i]
-		r.begin(j.lay.shape.MicroBatches * j.lay.shape.Chunks)
-		x := r.device + j.hosts[a.host].drift + j.noise(r, n)
-		r.speed = math.Exp(x) * j.hosts[a.host].factor * j.heavy(n) * j.warmth(r, n) * r.speed
+		j.begin(i)
+		x := r.device + r.host.drift + j.noise(r, n)
+		r.speed = math.Exp(x) * r.host.factor * j.heavy(n) * j.warmth(r, n) * r.speed
 		r.gap = gap + r.hostExtra*j.nominal()/passes
 		r.gc = 0
 		if n.GCShare > 0 && j.physics.Float64() < n.GCShare {
@@ -46,14 +50,28 @@ func (j *job) prepare() {
 // loopNs is what a training loop does before the first range of a step, ns.
 const loopNs = 5000
 
-// begin clears what was of the last step.
-func (r *rank) begin(passes int) {
+// begin clears what was of rank i's last step.
+func (j *job) begin(i int) {
+	r := &j.r[i]
 	r.start = r.t
 	r.t += loopNs
-	r.ops, r.exposed, r.fp, r.bp, r.hostFP, r.fpCount, r.loader, r.save, r.saves, r.hasComm = 0, 0, 0, 0, 0, 0, -1, -1, 0, false
+	r.ops = 0
 	r.transfers = r.transfers[:0]
-	if len(r.foreReady) < passes {
-		r.foreReady, r.backReady = make([]float64, passes), make([]float64, passes)
+	r.out = row.Step{
+		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.host.name, Step: uint64(j.step),
+		FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
+		DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
+	}
+	if j.cfg.Record.HostOnly {
+		r.out.Flags = row.FlagHostOnly
+	}
+
+	if j.cfg.Record.Backward {
+		r.out.BackwardNs = 0
+	}
+
+	if passes := j.lay.shape.MicroBatches * j.lay.shape.Chunks; len(r.ready[forth]) < passes {
+		r.ready = [2][]float64{make([]float64, passes), make([]float64, passes)}
 	}
 }
 
@@ -65,11 +83,16 @@ func (j *job) noise(r *rank, n *Noise) float64 {
 	}
 
 	if n.WaveSD > 0 {
-		r.wave = n.WaveRho*r.wave + math.Sqrt(1-n.WaveRho*n.WaveRho)*j.physics.NormFloat64()
+		r.wave = j.walk(r.wave, n.WaveRho, 1)
 		x += n.WaveSD * r.wave
 	}
 
 	return x
+}
+
+// walk is the next value of an AR(1) process with a step-to-step correlation and a spread.
+func (j *job) walk(x, rho, sd float64) float64 {
+	return rho*x + math.Sqrt(1-rho*rho)*sd*j.physics.NormFloat64()
 }
 
 // heavy is the factor of a rare long step.
@@ -96,7 +119,7 @@ func (j *job) warmth(r *rank, n *Noise) float64 {
 func (j *job) wander(n *Noise) {
 	rho := math.Exp(-1 / n.DriftSteps)
 	for h := range j.hosts {
-		j.hosts[h].drift = rho*j.hosts[h].drift + math.Sqrt(1-rho*rho)*n.DriftSD*j.physics.NormFloat64()
+		j.hosts[h].drift = j.walk(j.hosts[h].drift, rho, n.DriftSD)
 	}
 }
 
@@ -105,7 +128,7 @@ func (j *job) wander(n *Noise) {
 func (j *job) sequences() {
 	w, s := &j.cfg.Work, j.lay.shape
 	if j.cfg.Replay != nil {
-		j.drawn = j.cfg.Replay.draw(j.physics, j.drawn)
+		j.drawn = j.cfg.Replay.draw(j.physics, j.drawn, j.cfg.Shape.DP/j.cfg.Replay.Shape.DP)
 	}
 
 	if w.SequenceSD <= 0 && w.MicroBatchSD <= 0 {
@@ -113,15 +136,18 @@ func (j *job) sequences() {
 			for k := range j.work {
 				j.work[k] = 1
 			}
+
+			for i := range j.r {
+				j.r[i].tokens = float64(w.Tokens)
+			}
 		}
 
-		j.count(func(int) float64 { return 1 })
 		return
 	}
 
-	mean := make([]float64, s.DP)
+	mean := make([]float64, s.DP) // tokens of a replica
 	for d := range s.DP {
-		j.seq[d] = w.SequenceRho*j.seq[d] + math.Sqrt(1-w.SequenceRho*w.SequenceRho)*w.SequenceSD*j.physics.NormFloat64()
+		j.seq[d] = j.walk(j.seq[d], w.SequenceRho, w.SequenceSD)
 		for m := range s.MicroBatches {
 			tokens := math.Exp(j.seq[d] - w.SequenceSD*w.SequenceSD/2)
 			if w.MicroBatchSD > 0 {
@@ -133,17 +159,8 @@ func (j *job) sequences() {
 		}
 	}
 
-	j.count(func(d int) float64 { return mean[d] })
-}
-
-// count notes the tokens of every rank.
-func (j *job) count(mean func(replica int) float64) {
-	if j.cfg.Work.Tokens <= 0 {
-		return
-	}
-
 	for i := range j.r {
-		j.r[i].tokens = float64(j.cfg.Work.Tokens) * mean(j.lay.at[i].d)
+		j.r[i].tokens = float64(w.Tokens) * mean[j.lay.at[i].d]
 	}
 }
 
@@ -163,7 +180,7 @@ func (j *job) experts(r *rank, a *position) {
 		return
 	}
 
-	r.expert = w.ExpertRho*r.expert + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
+	r.expert = j.walk(r.expert, w.ExpertRho, 1)
 	r.load *= math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
 }
 
@@ -177,12 +194,12 @@ func (j *job) route() {
 	for p := range s.PP {
 		for e := range s.EP {
 			k := [2]int{p, e}
+			rho := w.ExpertRho
 			if _, ok := j.popular[k]; !ok {
-				j.popular[k] = j.physics.NormFloat64()
-				continue
+				rho = 0
 			}
 
-			j.popular[k] = w.ExpertRho*j.popular[k] + math.Sqrt(1-w.ExpertRho*w.ExpertRho)*j.physics.NormFloat64()
+			j.popular[k] = j.walk(j.popular[k], rho, 1)
 		}
 	}
 }

@@ -65,8 +65,8 @@ type Shape struct {
 	SpareNodes   int    `yaml:"spare_nodes"` // hosts that only a restart brings in
 }
 
-// World returns the number of ranks.
-func (s Shape) World() int { return s.TP * s.CP * s.DP * s.PP }
+// World returns the number of ranks; a size of 0 counts as 1.
+func (s Shape) World() int { return max(1, s.TP) * max(1, s.CP) * max(1, s.DP) * max(1, s.PP) }
 
 // Model is the step of a quiet job: what every rank would need without noise.
 type Model struct {

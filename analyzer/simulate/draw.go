@@ -14,71 +14,53 @@ type draw struct {
 }
 
 // need is what a scenario asks of a shape.
-type need func(s Shape, l *layout) bool
+type need func(l *layout) bool
 
-func anyShape(Shape, *layout) bool         { return true }
-func manyReplicas(s Shape, _ *layout) bool { return s.DP >= 4 }
-func piped(s Shape, _ *layout) bool        { return s.PP >= 4 }
-func pure(s Shape, _ *layout) bool         { return s.DP == s.World() && s.DP >= 8 }
-func flat(s Shape, _ *layout) bool         { return s.DP == s.World() }
-func pipeline(s Shape, _ *layout) bool     { return s.PP >= 2 }
-func twoReplicas(s Shape, _ *layout) bool  { return s.DP >= 2 }
+func anyShape(*layout) bool { return true }
 
-func sixReplicas(s Shape, _ *layout) bool { return s.DP >= 6 }
+// flat shapes are data parallel alone.
+func flat(l *layout) bool { return l.shape.DP == l.n }
 
 // peers shapes have enough replicas that one of them is a minority.
-func peers(s Shape, _ *layout) bool { return minorityOf(1, s.DP) }
+func peers(l *layout) bool { return minorityOf(1, l.shape.DP) }
 
-// oneHostOfMany shapes have a host whose ranks are a minority in each of their roles.
-func oneHostOfMany(s Shape, l *layout) bool {
-	for h := range l.hosts {
-		if l.minority(h, nil) {
-			return true
-		}
-	}
+// replicas asks for a number of replicas, stages for one of pipeline stages.
+func replicas(least int) need { return func(l *layout) bool { return l.shape.DP >= least } }
+func stages(least int) need   { return func(l *layout) bool { return l.shape.PP >= least } }
 
-	return false
+// few shapes have two or three replicas.
+func few(l *layout) bool { return l.shape.DP == 2 || l.shape.DP == 3 }
+
+// links asks for a number of data-parallel groups between hosts.
+func links(least int) need {
+	return func(l *layout) bool { return len(l.wideNames((*group).gradients)) >= least }
 }
 
-// linked shapes have several data-parallel groups between hosts.
-func linked(s Shape, l *layout) bool { return s.DP >= 2 && len(l.wideNames("dp")) >= 2 }
-
-// anyLink shapes have a data-parallel group between hosts.
-func anyLink(s Shape, l *layout) bool { return len(l.wideNames("dp")) >= 1 }
-
-// loading shapes have a host with loaders.
-func loading(_ Shape, l *layout) bool { return l.loads(0) }
-
 // elastic shapes can do without one of their hosts.
-func elastic(s Shape, l *layout) bool {
+func elastic(l *layout) bool {
+	s := l.shape
 	return s.DP >= 2 && (len(l.hosts)-1)*s.RanksPerNode >= s.World()/s.DP*s.EP
 }
 
-// loaders shapes have a host with loaders that is a minority among those that have.
-func loaders(s Shape, l *layout) bool {
-	for h := range l.hosts {
-		if l.loads(h) && l.minority(h, nil) {
-			return true
-		}
+// some asks for a host of a kind.
+func some(kind func(l *layout, host int) bool) need {
+	return func(l *layout) bool {
+		return slices.ContainsFunc(l.hosts, func(host int) bool { return kind(l, host) })
 	}
-
-	return false
 }
 
 // minorityOf reports whether n of all are few enough to be told from the rest.
 func minorityOf(n, all int) bool { return 3*n <= all }
 
-// minority reports whether the devices of a host (nil = all of them) are a
-// minority in each stage they work on, and of the stages of each replica no more
-// than one or a minority. What tensor or context parallelism couples counts once:
-// of a coupled group all look alike. Whoever is half of a stage can't be told from
-// the other half, a fault of all of a stage is an imbalance, and a slow replica
-// looks like one with long sequences.
-func (l *layout) minority(host int, locals []int) bool {
-	f := Fault{Node: host, Locals: locals}
+// minority reports whether the devices of a host are a minority in each stage they
+// work on, and of the stages of each replica no more than one or a minority. What
+// tensor or context parallelism couples counts once: of a coupled group all look
+// alike. Whoever is half of a stage can't be told from the other half, a fault of all
+// of a stage is an imbalance, and a slow replica looks like one with long sequences.
+func (l *layout) minority(host int) bool {
 	hit := make([]map[int]bool, l.shape.PP)
 	for i := range l.at {
-		if a := &l.at[i]; f.hits(a) {
+		if a := &l.at[i]; a.host == host {
 			if hit[a.p] == nil {
 				hit[a.p] = map[int]bool{}
 			}
@@ -107,15 +89,10 @@ func (l *layout) minority(host int, locals []int) bool {
 	return true
 }
 
-// loads reports whether a host has a loader.
-func (l *layout) loads(host int) bool {
-	for i := range l.at {
-		if a := &l.at[i]; a.host == host && a.p == 0 && a.t == 0 {
-			return true
-		}
-	}
-
-	return false
+// loaders reports whether a host has a data loader and is a minority.
+func (l *layout) loaders(host int) bool {
+	loads := func(a position) bool { return a.host == host && a.p == 0 && a.t == 0 }
+	return slices.ContainsFunc(l.at, loads) && l.minority(host)
 }
 
 // small shapes, of 8 to 64 ranks.
@@ -138,7 +115,7 @@ var large = []Shape{
 // ones with exactly as many are picked: a seed gives the job that it always gave.
 func usual(world int) []Shape {
 	return slices.DeleteFunc(append(slices.Clone(small), large...), func(s Shape) bool {
-		w := ones(s).World()
+		w := s.World()
 		return w <= world*2/3 || w >= world*3/2
 	})
 }
@@ -210,7 +187,7 @@ func (d *draw) shape(needs ...need) {
 func (d *draw) pick(from []Shape, fits need) bool {
 	for n := 0; len(from) > 0 && n < 1000; n++ {
 		s := from[d.IntN(len(from))]
-		if (d.world == 0 || ones(s).World() == d.world) && d.place(s, fits, false) {
+		if (d.world == 0 || s.World() == d.world) && d.place(s, fits, false) {
 			return true
 		}
 	}
@@ -221,7 +198,7 @@ func (d *draw) pick(from []Shape, fits need) bool {
 // place puts a shape's ranks on hosts and takes it where it fits. To shrink the hosts
 // is to have two of them in the smallest job.
 func (d *draw) place(s Shape, fits need, shrink bool) bool {
-	s = ones(s)
+	s.defaults()
 	s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)]
 	for shrink && s.World() < 2*s.RanksPerNode && s.RanksPerNode > 1 {
 		s.RanksPerNode /= 2
@@ -246,32 +223,24 @@ func (d *draw) place(s Shape, fits need, shrink bool) bool {
 
 	d.c.Shape = s
 	d.c.defaults()
-	return fits(d.c.Shape, newLayout(d.c.Shape, nil))
+	return fits(newLayout(d.c.Shape, nil))
 }
 
 // replayShape puts one to eight copies of the trace side by side.
 func (d *draw) replayShape(needs []need) {
+	d.c.Replay = d.trace
 	first := 1 + d.IntN(4)
 	for _, fits := range needs {
 		for n := first; n <= 8; n++ {
-			d.c.Replay = d.trace.wider(n)
-			d.c.Shape = Shape{RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
+			d.c.Shape = Shape{DP: n * d.trace.Shape.DP, RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
 			d.c.Replay.shape(&d.c)
-			if d.c.hosts() >= 2 && fits(d.c.Shape, newLayout(d.c.Shape, nil)) {
+			if d.c.hosts() >= 2 && fits(newLayout(d.c.Shape, nil)) {
 				return
 			}
 		}
 	}
 
 	panic(errSize)
-}
-
-func ones(s Shape) Shape {
-	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP} {
-		orInt(n, 1)
-	}
-
-	return s
 }
 
 // ordinary draws the rest of a job in which nothing is wrong: noise, network,
@@ -383,7 +352,7 @@ func (d *draw) nodes() int { return d.c.hosts() }
 func (d *draw) device(f Fault) Fault {
 	r := d.IntN(d.c.Shape.World())
 	f.Node = r / d.c.Shape.RanksPerNode
-	if d.chance(0.75) || !newLayout(d.c.Shape, nil).minority(f.Node, nil) {
+	if d.chance(0.75) || !newLayout(d.c.Shape, nil).minority(f.Node) {
 		f.Locals = []int{r % d.c.Shape.RanksPerNode}
 	}
 
@@ -399,17 +368,12 @@ func (d *draw) onset() int {
 	return 70 + d.IntN(80)
 }
 
-// hostWith draws a host that fits, any where none does.
-func (d *draw) hostWith(fits func(host int) bool) int {
-	var hosts []int
-	for h := range d.nodes() {
-		if fits(h) {
-			hosts = append(hosts, h)
-		}
-	}
-
+// host draws a host of a kind, any where there is none.
+func (d *draw) host(kind func(l *layout, host int) bool) int {
+	l := newLayout(d.c.Shape, nil)
+	hosts := slices.DeleteFunc(slices.Clone(l.hosts), func(host int) bool { return !kind(l, host) })
 	if len(hosts) == 0 {
-		return d.IntN(d.nodes())
+		hosts = l.hosts
 	}
 
 	return hosts[d.IntN(len(hosts))]

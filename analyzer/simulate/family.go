@@ -31,14 +31,7 @@ var families = []scenario{
 }
 
 // Families returns the names of the families.
-func Families() []string {
-	var out []string
-	for _, s := range families {
-		out = append(out, s.name)
-	}
-
-	return out
-}
+func Families() []string { return names(families) }
 
 // turn picks one of n variants: seeds take turns.
 func (d *draw) turn(n int) int { return int(d.c.Seed % uint64(n)) }
@@ -46,10 +39,10 @@ func (d *draw) turn(n int) int { return int(d.c.Seed % uint64(n)) }
 // fixed is an ordinary job of one shape, or where another number of ranks was asked
 // for of one that fits.
 func (d *draw) fixed(s Shape, fits need) {
-	if d.world > 0 && d.world != ones(s).World() {
+	if d.world > 0 && d.world != s.World() {
 		d.shape(fits)
 	} else {
-		d.c.Shape = ones(s)
+		d.c.Shape = s
 		d.c.defaults()
 	}
 
@@ -83,7 +76,7 @@ func (d *draw) smallJobs() {
 			past = 0
 		}
 	default:
-		d.fixed(Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 1}, twoReplicas)
+		d.fixed(Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 1}, replicas(2))
 		stage, at := d.IntN(d.c.Shape.PP), d.Perm(d.c.Shape.DP)
 		l := newLayout(d.c.Shape, nil)
 		d.onRank(l.stages[stage][at[0]], 1.15, 70+d.IntN(30))
@@ -155,7 +148,7 @@ func (d *draw) elastic() {
 }
 
 func (d *draw) elasticity() {
-	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 }, anyShape)
+	d.shape(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 }, anyShape)
 	d.ordinary()
 	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: make([]float64, d.c.Shape.PP)}
 	for p := range d.c.Work.Elasticity {
@@ -168,7 +161,7 @@ func (d *draw) elasticity() {
 
 // absentMates leaves out whole stages of some replicas, never the culprit.
 func (d *draw) absentMates() {
-	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 4 && s.DP >= 4 && s.TP == 1 }, flat)
+	d.shape(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 && l.shape.TP == 1 }, flat)
 	d.ordinary()
 	d.c.Work = Work{SequenceSD: d.between(0.05, 0.15), Elasticity: d.stretch()}
 	l := newLayout(d.c.Shape, nil)
@@ -221,7 +214,7 @@ func (d *draw) bursts(like Fault) {
 
 // mixedHardware has two generations of devices; one job in three has a culprit.
 func (d *draw) mixedHardware() {
-	wide := func(s Shape, l *layout) bool { return len(l.hosts) >= 6 && minorityOf(1, s.DP) }
+	wide := func(l *layout) bool { return len(l.hosts) >= 6 && peers(l) }
 	if d.turn(2) == 0 { // a host is a tensor-parallel group: half of each role is slow as one
 		d.fixed([]Shape{{TP: 8, DP: 8, RanksPerNode: 8}, {TP: 4, DP: 8, RanksPerNode: 4}, {TP: 4, DP: 16, RanksPerNode: 4}}[d.IntN(3)], anyShape)
 	} else {
@@ -261,7 +254,7 @@ func (d *draw) transients() {
 }
 
 func (d *draw) long() {
-	d.shape(func(s Shape, _ *layout) bool { return s.World() <= 32 && s.DP >= 8 }, anyShape)
+	d.shape(func(l *layout) bool { return l.n <= 32 && l.shape.DP >= 8 }, anyShape)
 	d.ordinary()
 	d.c.Work = Work{}
 	d.c.Noise.DriftSD, d.c.Noise.DeviceSD = min(d.c.Noise.DriftSD, 0.001), min(d.c.Noise.DeviceSD, 0.003)
@@ -299,7 +292,6 @@ func (d *draw) light() {
 }
 
 func (d *draw) fewReplicas() {
-	few := func(s Shape, _ *layout) bool { return s.DP == 2 || s.DP == 3 }
 	if d.world == 0 {
 		shapes := []Shape{{DP: 2, PP: 4, MicroBatches: 8}, {DP: 3, PP: 4, MicroBatches: 8}, {TP: 4, DP: 2, PP: 2, MicroBatches: 4}, {TP: 4, DP: 3}, {DP: 3}, {TP: 2, DP: 2, PP: 4, MicroBatches: 4}, {TP: 8, DP: 2}}
 		s := shapes[d.turn(len(shapes))]
@@ -349,7 +341,7 @@ func (d *draw) recomputation() {
 }
 
 func (d *draw) interleaved() {
-	d.shape(func(s Shape, _ *layout) bool { return s.PP >= 2 && minorityOf(1, s.DP) }, pipeline)
+	d.shape(func(l *layout) bool { return l.shape.PP >= 2 && peers(l) }, stages(2))
 	s := &d.c.Shape
 	s.Chunks, s.MicroBatches = 2+d.IntN(2), s.PP*(1+d.IntN(2))
 	d.ordinary()
@@ -357,7 +349,7 @@ func (d *draw) interleaved() {
 }
 
 func (d *draw) routing() {
-	d.shape(func(s Shape, _ *layout) bool { return s.EP >= 2 && s.DP/s.EP >= 2 }, anyShape)
+	d.shape(func(l *layout) bool { return l.shape.EP >= 2 && l.shape.DP/l.shape.EP >= 2 }, anyShape)
 	d.ordinary()
 	d.c.Work.RoutingSD, d.c.Work.ExpertSD, d.c.Work.ExpertRho = d.between(0.02, 0.06), d.between(0.002, 0.01), d.between(0.9, 0.99)
 	if d.turn(3) < 2 {
@@ -367,7 +359,7 @@ func (d *draw) routing() {
 
 // culprits slows two or three hosts, each in its own way.
 func (d *draw) culprits() {
-	d.shape(func(s Shape, l *layout) bool { return s.DP >= 8 && len(l.hosts) >= 8 }, anyShape)
+	d.shape(func(l *layout) bool { return l.shape.DP >= 8 && len(l.hosts) >= 8 }, anyShape)
 	d.ordinary()
 	d.c.Loader.Ranks = "all"
 	n := 2 + d.turn(2)
@@ -386,7 +378,7 @@ func (d *draw) culprits() {
 }
 
 func (d *draw) mobile() {
-	d.shape(func(s Shape, l *layout) bool { return len(l.hosts) >= 4 && minorityOf(1, s.DP) }, anyShape)
+	d.shape(func(l *layout) bool { return len(l.hosts) >= 4 && peers(l) }, anyShape)
 	d.ordinary()
 	d.c.Network = Network{JitterSD: 0.1, Congestion: d.between(0.02, 0.1), CongestionSteps: d.between(5, 25), CongestionFactor: d.between(1.5, 4), CongestionMobile: true}
 	if d.turn(3) == 0 {

@@ -111,14 +111,14 @@ func (j *job) faulty(a *position) bool {
 func (j *job) resolve() {
 	for k := range j.effects {
 		e := &j.effects[k]
-		e.ranks, e.group = nil, -1
+		e.ranks = nil
 		for i := range j.lay.at {
 			if e.Kind == Job || e.hits(&j.lay.at[i]) {
 				e.ranks = append(e.ranks, i)
 			}
 		}
 
-		e.group = slices.Index(j.lay.names(), e.Group)
+		e.group = j.lay.find(e.Group)
 	}
 }
 
@@ -213,13 +213,13 @@ func (j *job) slowLink(g int, ns float64) {
 	m, s := &j.cfg.Model, j.lay.shape
 	x := &j.meets[g]
 	switch j.lay.groups[g].dim {
-	case "tp", "cp":
+	case dimTP, dimCP:
 		x.factor *= 1 + ns/(m.TPShare*j.unitStep())
 		return
-	case "ep":
+	case dimEP:
 		x.factor *= 1 + ns/(m.EPShare*j.unitStep())
 		return
-	case "pp":
+	case dimPP:
 		x.factor *= 1 + ns/(m.PPShare*j.unitStep())
 		return
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,28 +26,20 @@ const shardRanks = 512
 // TaskD's with parallel_group.json), topology.json (not of a job that restarts:
 // a file can't say that ranks moved), truth.json and scenario.yaml. The directory must be empty or missing.
 func Write(dir string, cfg Config) (Truth, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.complete(); err != nil {
 		return Truth{}, err
-	}
-
-	if cfg.Replay != nil {
-		cfg.Replay.shape(&cfg)
 	}
 
 	if err := makeEmpty(dir); err != nil {
 		return Truth{}, err
 	}
 
-	scenario, err := cfg.YAML()
-	if err != nil {
-		return Truth{}, fmt.Errorf("encode scenario: %w", err)
-	}
-
-	if err := os.WriteFile(filepath.Join(dir, "scenario.yaml"), scenario, 0o644); err != nil {
-		return Truth{}, fmt.Errorf("write scenario: %w", err)
+	if err := save(filepath.Join(dir, "scenario.yaml"), "scenario", cfg.YAML); err != nil {
+		return Truth{}, err
 	}
 
 	var truth Truth
+	var err error
 	for from := 0; from < cfg.Shape.World(); from += shardRanks {
 		f := &files{dir: dir, cfg: &cfg, from: from, to: from + shardRanks}
 		truth, err = run(cfg, nil, f)
@@ -60,12 +53,34 @@ func Write(dir string, cfg Config) (Truth, error) {
 	}
 
 	if t := Topology(cfg); t != nil {
-		if err := saveTopology(filepath.Join(dir, "topology.json"), t); err != nil {
+		if err := save(filepath.Join(dir, "topology.json"), "topology", indented(t)); err != nil {
 			return Truth{}, err
 		}
 	}
 
-	return truth, truth.save(filepath.Join(dir, "truth.json"))
+	return truth, save(filepath.Join(dir, "truth.json"), "truth", indented(truth))
+}
+
+// indented encodes a value as a file of JSON.
+func indented(v any) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		b, err := json.MarshalIndent(v, "", " ")
+		return append(b, '\n'), err
+	}
+}
+
+// save writes what is encoded to a file.
+func save(path, what string, encode func() ([]byte, error)) error {
+	b, err := encode()
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", what, err)
+	}
+
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", what, err)
+	}
+
+	return nil
 }
 
 func makeEmpty(dir string) error {
@@ -106,20 +121,8 @@ func Topology(cfg Config) *topology.File {
 	return l.topology(cfg.Shape.NodePrefix)
 }
 
-func saveTopology(path string, t *topology.File) error {
-	b, err := json.MarshalIndent(t, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode topology: %w", err)
-	}
-
-	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write topology: %w", err)
-	}
-
-	return nil
-}
-
-// files is a recorder that writes segments of the ranks from…to-1.
+// files take the ranges of a job as the ranks' own writers would: they write segments of
+// the ranks from…to-1.
 type files struct {
 	dir      string
 	cfg      *Config
@@ -139,7 +142,7 @@ type fileRank struct {
 	emitted map[string]uint64
 }
 
-// begin opens the segments of an attempt.
+// begin opens the segments of an attempt: one identity a rank, nil for one that never appears.
 func (f *files) begin(metas []*record.Meta) error {
 	f.w, f.ranks = make([]*segment.Writer, len(metas)), make([]fileRank, len(metas))
 	f.clock = time.Unix(f.cfg.StartUnix, 0)
@@ -193,22 +196,10 @@ func saveGroups(path string, groups []record.Group) error {
 		out[g.Name] = entry{dim, g.Index, g.Ranks}
 	}
 
-	b, err := json.MarshalIndent(out, "", "    ")
-	if err != nil {
-		return fmt.Errorf("encode groups: %w", err)
-	}
-
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		return fmt.Errorf("write groups: %w", err)
-	}
-
-	return nil
+	return save(path, "groups", func() ([]byte, error) { return json.MarshalIndent(out, "", "    ") })
 }
 
-// wants reports whether the ranges of a rank are written.
-func (f *files) wants(rank int) bool { return f.w[rank] != nil }
-
-// add keeps a range until its step is over.
+// add keeps a range until its step is over. The record is reused.
 func (f *files) add(rank int, r *record.Record) {
 	f.ranks[rank].pending = append(f.ranks[rank].pending, *r)
 }
@@ -244,7 +235,13 @@ func (f *files) write(i int, r *record.Record) error {
 		}
 
 		f.line = k.encoder.Append(f.line[:0], r)
-		return appendLines(f.w[i], f.line)
+		for line := range bytes.Lines(f.line) {
+			if err := f.w[i].AppendLine(line); err != nil {
+				return err
+			}
+		}
+
+		return nil
 	}
 
 	ring := 0
@@ -265,19 +262,6 @@ func stream(k record.Kind) uint64 {
 	}
 
 	return 2
-}
-
-func appendLines(w *segment.Writer, lines []byte) error {
-	for len(lines) > 0 {
-		n := slices.Index(lines, '\n') + 1
-		if err := w.AppendLine(lines[:n]); err != nil {
-			return err
-		}
-
-		lines = lines[n:]
-	}
-
-	return nil
 }
 
 // end writes the end lines and closes the segments of an attempt.

@@ -14,7 +14,7 @@ import (
 type job struct {
 	cfg  *Config
 	b    Builder
-	rec  recorder
+	rec  *files  // nil for none
 	unit float64 // model time → time: the factor that gives a quiet step Model.Seconds
 
 	physics, clocks, losses, faults *rand.Rand
@@ -38,15 +38,15 @@ type job struct {
 	drawn   []int     // replayed steps
 	anyNIC  bool
 
-	inBackward bool // a backward pass is being played
-	cong       congestion
+	inBackward bool   // a backward pass is being played
+	congested  int    // steps that the episode of congestion lasts
+	jammed     []bool // the hosts that it hits
 
 	off        [record.KindCount]bool
-	out        row.Step
 	comm       row.Communication
 	record     record.Record
 	windowAt   int
-	inTopology map[groupName]bool // by the topology file, where no identity tells groups
+	inTopology map[string][]int // ranks of groups by the topology file, where no identity tells groups
 
 	keepLengths bool
 	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
@@ -65,37 +65,26 @@ type rank struct {
 	gc         float64
 	gcAt       int
 	ops        int
-	passFrom   float64   // start of the pass under way
-	foreReady  []float64 // per micro-batch and chunk: when its forward was done
-	backReady  []float64
-	drop       bool    // this rank-step does not arrive
-	absent     bool    // no rank-step does
-	losing     bool    // within a run of losses
-	load       float64 // factor of the experts' load
-	expert     float64 // its AR(1) state
-	wave       float64 // AR(1) state of the noise
-	device     float64 // log of the device's own factor
+	passFrom   float64      // start of the pass under way
+	ready      [2][]float64 // per way, micro-batch and chunk: when its pass was done
+	drop       bool         // this rank-step does not arrive
+	absent     bool         // no rank-step does
+	losing     bool         // within a run of losses
+	load       float64      // factor of the experts' load
+	expert     float64      // its AR(1) state
+	wave       float64      // AR(1) state of the noise
+	device     float64      // log of the device's own factor
 	warm       float64
 	hostExtra  float64 // faults: share of the step between operations
 	loadExtra  float64 // in the loader
 	saveFactor float64
-	exposed    int64
-	fp, bp     int64
-	hostFP     int64
-	fpCount    uint32
-	loader     int64
-	save       int64
-	saves      uint32
+	out        row.Step
 	tokens     float64
-	hasComm    bool
 	transfers  []transfer
 	sums       [slots]sum
 	windowFrom int64 // start of the first step in the window of sums
 	inc        record.ID
-	groups     [slots]int // index of the group of each slot, -1 none
-	skew       int64
-	rate       float64 // of the host's clock
-	node, devm string
+	host       *host
 }
 
 // host is the hardware that ranks run on.
@@ -117,7 +106,7 @@ type meet struct {
 	grad, gather float64 // ns more for the gradients and the parameters
 }
 
-func newJob(cfg *Config, b Builder, rec recorder) *job {
+func newJob(cfg *Config, b Builder, rec *files) *job {
 	j := &job{
 		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
 		physics: source(cfg.Seed, forPhysics), clocks: source(cfg.Seed, forClocks),
@@ -128,7 +117,12 @@ func newJob(cfg *Config, b Builder, rec recorder) *job {
 	}
 
 	if cfg.Record.NoGroups {
-		j.inTopology = topologyGroups(cfg)
+		j.inTopology = map[string][]int{}
+		if f := Topology(*cfg); f != nil {
+			for _, g := range f.Groups {
+				j.inTopology[g.Name] = g.Ranks
+			}
+		}
 	}
 
 	j.hosts = make([]host, cfg.hosts())
@@ -189,7 +183,6 @@ func (j *job) play() error {
 
 // start begins an attempt on a layout.
 func (j *job) start(l *layout) error {
-	old := j.r
 	j.lay, j.order = l, schedule(l.shape.PP, l.shape.MicroBatches, l.shape.Chunks)
 	j.r = make([]rank, l.n)
 	j.meets = make([]meet, len(l.groups))
@@ -208,13 +201,8 @@ func (j *job) start(l *layout) error {
 		r.device = h.devices[a.local]
 		r.wave, r.load = j.physics.NormFloat64(), j.physics.NormFloat64()
 		r.warm = j.physics.Float64()
-		r.skew, r.rate, r.node, r.devm = h.skew, h.rate, h.name, h.model
+		r.host = h
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
-		r.groups = l.slotGroups(i)
-		if i < len(old) {
-			r.transfers = old[i].transfers[:0]
-		}
-
 		metas[i] = j.meta(i)
 		r.inc = metas[i].Incarnation
 		if r.absent {
@@ -244,7 +232,7 @@ func (j *job) meta(i int) *record.Meta {
 	pid := 4000 + 100*j.attempt + a.local
 	m := &record.Meta{
 		Format: record.Format, Job: j.cfg.Job, Rank: i, WorldSize: j.lay.n, LocalRank: a.local,
-		Node: r.node, Device: r.devm, PID: pid, BootID: j.hosts[a.host].boot, Writer: "simulate/1",
+		Node: r.host.name, Device: r.host.model, PID: pid, BootID: r.host.boot, Writer: "simulate/1",
 		StartedNs: j.local(i, j.now) - 30e9,
 	}
 	m.Incarnation = record.IncarnationOf(m.BootID, pid, uint64(1000*j.attempt+a.local))
@@ -252,37 +240,38 @@ func (j *job) meta(i int) *record.Meta {
 		return m
 	}
 
-	for _, g := range j.lay.of(i) {
-		gr := &j.lay.groups[g]
-		if len(gr.ranks) < 2 || gr.dim == "world" && len(gr.ranks) > 64 {
+	for dim, g := range a.groups {
+		if g < 0 || dim == dimWorld && (j.lay.n < 2 || j.lay.n > 64) {
 			continue
 		}
 
-		at := 0
-		for k, x := range gr.ranks {
-			if x == i {
-				at = k
-			}
-		}
-
-		m.Groups = append(m.Groups, record.Group{Dim: gr.dim, Name: gr.name, Index: at, Size: len(gr.ranks), Ranks: gr.ranks})
+		gr := &j.lay.groups[g]
+		m.Groups = append(m.Groups, record.Group{
+			Dim: dimNames[dim], Name: gr.name, Index: slices.Index(gr.ranks, i), Size: len(gr.ranks), Ranks: gr.ranks,
+		})
 	}
 
 	return m
 }
 
 // local turns a time into what rank i's host's clock shows, ns since the Unix epoch.
-func (j *job) local(i int, t float64) int64 {
-	return j.cfg.StartUnix*1e9 + j.r[i].skew + j.tick(i, t)
-}
+func (j *job) local(i int, t float64) int64 { return j.epoch(i) + j.tick(i, t) }
+
+// epoch is what rank i's host's clock shows at the job's start, ns since the Unix epoch.
+func (j *job) epoch(i int) int64 { return j.cfg.StartUnix*1e9 + j.r[i].host.skew }
 
 // tick is a time since the job's start as the host's clock counts it.
-func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].rate) }
+func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate) }
 
-// finish ends the last attempt.
+// finish ends an attempt: the ranks' rows are handed over again, now with their end.
 func (j *job) finish() error {
 	j.flushWindow()
-	j.ended()
+	for i := range j.r {
+		if j.b != nil && !j.r[i].absent {
+			j.b.AddRank(rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
+		}
+	}
+
 	if j.rec != nil {
 		return j.rec.end()
 	}
@@ -290,28 +279,11 @@ func (j *job) finish() error {
 	return nil
 }
 
-// ended hands the ranks' rows over again, now with their end.
-func (j *job) ended() {
-	if j.b == nil {
-		return
-	}
-
-	for i := range j.r {
-		if !j.r[i].absent {
-			j.b.AddRank(rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
-		}
-	}
-}
-
 // restart ends the processes and begins again, on other hosts and with other
 // sizes where the restart says so.
 func (j *job) restart(x Restart) error {
-	j.flushWindow()
-	j.ended()
-	if j.rec != nil {
-		if err := j.rec.end(); err != nil {
-			return err
-		}
+	if err := j.finish(); err != nil {
+		return err
 	}
 
 	j.attempt++
@@ -360,9 +332,7 @@ func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, er
 	if n := x.Layout; n != nil {
 		s.TP, s.CP, s.PP, s.EP, s.Order, s.MicroBatches, s.Chunks = n.TP, n.CP, n.PP, n.EP, n.Order, n.MicroBatches, n.Chunks
 		s.DP = len(keep) * s.RanksPerNode
-		c := Config{Shape: s}
-		c.defaults()
-		s = c.Shape
+		s.defaults()
 	}
 
 	per := s.TP * s.CP * s.PP

@@ -2,24 +2,41 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
+// Dimensions of groups, in the order in which identities list them.
+const (
+	dimTP = iota
+	dimCP
+	dimDP
+	dimPP
+	dimEP
+	dimEmbd // first and last stage
+	dimWorld
+	dims
+
+	dimOther = dimEmbd // rows have one column for this dimension and those behind it
+)
+
+var dimNames = [dims]string{"tp", "cp", "dp", "pp", "ep", "embd", "world"}
+
 // group is a communicator.
 type group struct {
 	name  string
-	dim   string
+	dim   int
 	ranks []int // in group order
 	wide  bool  // has ranks on more than one host
 }
 
 // position is where a rank stands.
 type position struct {
-	t, c, d, p             int // positions in TP, CP, DP, PP
-	host, local            int
-	tp, cp, dp, pp, ep, em int // indexes of its groups, -1 = none
+	t, c, d, p  int // positions in TP, CP, DP, PP
+	host, local int
+	groups      [dims]int // indexes of its groups, -1 = none
 }
 
 // layout is the ranks of one attempt: who is in which group, on which host.
@@ -28,8 +45,7 @@ type layout struct {
 	n      int
 	at     []position
 	stages [][]int // ranks of each stage, TP neighbours side by side
-	groups []group
-	world  int // index of the group of all ranks
+	groups []group // the last one is that of all ranks
 	hosts  []int
 	ids    map[string][]uint32 // ranks by name of group, shared by all rows
 }
@@ -54,7 +70,7 @@ func newLayout(s Shape, hosts []int) *layout {
 					l.stages[p] = append(l.stages[p], r)
 					l.at[r] = position{
 						t: t, c: c, d: d, p: p, host: hosts[r/s.RanksPerNode], local: r % s.RanksPerNode,
-						tp: -1, cp: -1, dp: -1, pp: -1, ep: -1, em: -1,
+						groups: [dims]int{-1, -1, -1, -1, -1, -1, -1},
 					}
 				}
 			}
@@ -81,23 +97,19 @@ func (l *layout) group() {
 	for p := range s.PP {
 		for d := range s.DP {
 			for c := range s.CP {
-				l.add(fmt.Sprintf("tp-%d", len(l.groups)), "tp", s.TP, func(i int) int { return l.rank(i, c, d, p) },
-					func(a *position) *int { return &a.tp })
+				l.add("", dimTP, s.TP, func(i int) int { return l.rank(i, c, d, p) })
 			}
 
 			for t := range s.TP {
-				l.add(fmt.Sprintf("cp-%d", len(l.groups)), "cp", s.CP, func(i int) int { return l.rank(t, i, d, p) },
-					func(a *position) *int { return &a.cp })
+				l.add("", dimCP, s.CP, func(i int) int { return l.rank(t, i, d, p) })
 			}
 		}
 
 		for t := range s.TP {
-			l.add(l.dpName(p, t), "dp", s.DP*s.CP, func(i int) int { return l.rank(t, i%s.CP, i/s.CP, p) },
-				func(a *position) *int { return &a.dp })
+			l.add(l.dpName(p, t), dimDP, s.DP*s.CP, func(i int) int { return l.rank(t, i%s.CP, i/s.CP, p) })
 			for c := range s.CP {
 				for e := 0; e < s.DP && s.EP > 1; e += s.EP {
-					l.add(fmt.Sprintf("ep-%d", len(l.groups)), "ep", s.EP, func(i int) int { return l.rank(t, c, e+i, p) },
-						func(a *position) *int { return &a.ep })
+					l.add("", dimEP, s.EP, func(i int) int { return l.rank(t, c, e+i, p) })
 				}
 			}
 		}
@@ -107,11 +119,9 @@ func (l *layout) group() {
 	for d := range s.DP {
 		for c := range s.CP {
 			for t := range s.TP {
-				l.add("pp-"+strconv.Itoa(n), "pp", s.PP, func(i int) int { return l.rank(t, c, d, i) },
-					func(a *position) *int { return &a.pp })
+				l.add("pp-"+strconv.Itoa(n), dimPP, s.PP, func(i int) int { return l.rank(t, c, d, i) })
 				if s.PP > 1 {
-					l.add("embd-"+strconv.Itoa(n), "embd", 2, func(i int) int { return l.rank(t, c, d, i*(s.PP-1)) },
-						func(a *position) *int { return &a.em })
+					l.add("embd-"+strconv.Itoa(n), dimEmbd, 2, func(i int) int { return l.rank(t, c, d, i*(s.PP-1)) })
 				}
 
 				n++
@@ -119,31 +129,33 @@ func (l *layout) group() {
 		}
 	}
 
-	l.world = len(l.groups)
-	all := make([]int, l.n)
-	for r := range all {
-		all[r] = r
-	}
-
-	l.groups = append(l.groups, group{name: "world", dim: "world", ranks: all, wide: len(l.hosts) > 1})
+	l.add("world", dimWorld, l.n, func(i int) int { return i })
 }
 
-// add makes one group of size ranks, none when there is nobody to talk to.
-func (l *layout) add(name, dim string, size int, member func(int) int, slot func(*position) *int) {
-	if size < 2 {
+// add makes one group of size ranks, none when there is nobody to talk to. A group
+// without a name is called by its number.
+func (l *layout) add(name string, dim, size int, member func(int) int) {
+	if size < 2 && dim != dimWorld {
 		return
+	}
+
+	if name == "" {
+		name = fmt.Sprintf("%s-%d", dimNames[dim], len(l.groups))
 	}
 
 	g := group{name: name, dim: dim, ranks: make([]int, size)}
 	for i := range size {
 		r := member(i)
 		g.ranks[i] = r
-		*slot(&l.at[r]) = len(l.groups)
+		l.at[r].groups[dim] = len(l.groups)
 		g.wide = g.wide || l.at[r].host != l.at[g.ranks[0]].host
 	}
 
 	l.groups = append(l.groups, g)
 }
+
+// everybody is all ranks.
+func (l *layout) everybody() []int { return l.groups[len(l.groups)-1].ranks }
 
 func (l *layout) dpName(p, t int) string {
 	switch s := l.shape; {
@@ -173,39 +185,25 @@ func (l *layout) members(name string) []uint32 {
 	return l.ids[name]
 }
 
-func (l *layout) names() []string {
-	out := make([]string, len(l.groups))
-	for i := range l.groups {
-		out[i] = l.groups[i].name
-	}
-
-	return out
+// find returns the index of a group, -1 where there is none of the name.
+func (l *layout) find(name string) int {
+	return slices.IndexFunc(l.groups, func(g group) bool { return g.name == name })
 }
 
-// wide returns the names of the groups of one dimension that span hosts.
-func (l *layout) wideNames(dim string) []string {
+// wideNames returns the names of the groups that span hosts and are of a kind.
+func (l *layout) wideNames(kind func(g *group) bool) []string {
 	var out []string
 	for i := range l.groups {
-		if l.groups[i].dim == dim && l.groups[i].wide {
-			out = append(out, l.groups[i].name)
+		if g := &l.groups[i]; g.wide && kind(g) {
+			out = append(out, g.name)
 		}
 	}
 
 	return out
 }
 
-// of returns the indexes of the groups of a rank.
-func (l *layout) of(r int) []int {
-	a := &l.at[r]
-	var out []int
-	for _, g := range []int{a.tp, a.cp, a.dp, a.pp, a.ep, a.em} {
-		if g >= 0 {
-			out = append(out, g)
-		}
-	}
-
-	return append(out, l.world)
-}
+// gradients reports whether a group reduces gradients.
+func (g *group) gradients() bool { return g.dim == dimDP }
 
 // topology returns the layout as a topology file: the groups that define roles.
 func (l *layout) topology(prefix string) *topology.File {
@@ -217,8 +215,8 @@ func (l *layout) topology(prefix string) *topology.File {
 
 	for i := range l.groups {
 		g := &l.groups[i]
-		if g.dim != "world" && g.dim != "embd" {
-			f.Groups = append(f.Groups, topology.Group{Name: g.name, Dim: g.dim, Ranks: g.ranks})
+		if g.dim < dimEmbd {
+			f.Groups = append(f.Groups, topology.Group{Name: g.name, Dim: dimNames[g.dim], Ranks: g.ranks})
 		}
 	}
 

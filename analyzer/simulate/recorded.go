@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -82,36 +83,30 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 	}
 
 	order, shape := r.grid(t)
-	var numbers []uint64
-	for n := range r.steps[order[0]] {
-		whole := true
-		for _, rank := range order {
-			_, ok := r.steps[rank][n]
-			whole = whole && ok
-		}
-
-		if whole {
-			numbers = append(numbers, n)
-		}
+	numbers := slices.Sorted(maps.Keys(r.steps[order[0]]))
+	for _, rank := range order[1:] {
+		numbers = slices.DeleteFunc(numbers, func(n uint64) bool {
+			_, recorded := r.steps[rank][n]
+			return !recorded
+		})
 	}
 
 	if len(numbers) == 0 {
 		return nil, fmt.Errorf("replay job %s: no step that all of %d ranks recorded", name, len(order))
 	}
 
-	slices.Sort(numbers)
 	out := &Trace{Name: name, Shape: shape}
-	var lengths []float64
 	for _, n := range numbers {
 		out.Shape.MicroBatches = max(out.Shape.MicroBatches, min(int(r.steps[order[0]][n].FPCount), maxMicroBatches))
 	}
 
+	var lengths []float64
 	for _, n := range numbers {
-		var s TraceStep
-		for _, rank := range order {
+		s := newStep(len(order))
+		for i, rank := range order {
 			x := r.steps[rank][n]
-			s.Forward = append(s.Forward, evenly(float64(x.FPNs)/1e9, out.Shape.MicroBatches))
-			s.Backward = append(s.Backward, evenly(backwardOf(&x)/1e9, out.Shape.MicroBatches))
+			s[forth][i] = evenly(float64(x.FPNs)/1e9, out.Shape.MicroBatches)
+			s[back][i] = evenly(backwardOf(&x)/1e9, out.Shape.MicroBatches)
 			lengths = append(lengths, float64(x.StepNs)/1e9)
 		}
 
@@ -129,15 +124,15 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 func (t *Trace) level() {
 	for stage := range t.Shape.PP {
 		ranks := t.stageOf(stage * t.Shape.DP * t.Shape.TP)
-		for _, of := range directions {
+		for way := range t.Steps[0] {
 			pace := make([]float64, len(ranks))
 			for k, i := range ranks {
-				pace[k] = t.pace(of, i)
+				pace[k] = t.pace(way, i)
 			}
 
 			want := slices.Sorted(slices.Values(pace))[(len(pace)-1)/2]
 			for k, i := range ranks {
-				t.scale(of, i, want/pace[k])
+				t.scale(way, i, want/pace[k])
 			}
 		}
 	}
@@ -176,14 +171,8 @@ func backwardOf(x *row.Step) float64 {
 	return 2 * float64(x.FPNs)
 }
 
-func evenly(all float64, n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = all / float64(n)
-	}
-
-	return out
-}
+// evenly spreads a time over n passes.
+func evenly(all float64, n int) []float64 { return slices.Repeat([]float64{all / float64(n)}, n) }
 
 // groups are those of the ranks' identities.
 func (r *Recorded) groups() (*topology.File, error) {
@@ -210,14 +199,9 @@ func (r *Recorded) groups() (*topology.File, error) {
 // replica, tensor-parallel neighbours side by side. Where the groups are no whole
 // grid every rank is a replica of its own.
 func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
-	var ranks []uint32
-	for rank := range r.steps {
-		ranks = append(ranks, rank)
-	}
-
-	slices.Sort(ranks)
-	flat := ones(Shape{DP: len(ranks), RanksPerNode: 2})
-	flat.Order = "tp-cp-dp-pp"
+	ranks := slices.Sorted(maps.Keys(r.steps))
+	flat := Shape{DP: len(ranks), RanksPerNode: 2}
+	flat.defaults()
 	pipes, tensors := r.members(t, "pp"), r.members(t, "tp")
 	tp, pp := 1, 1
 	for _, g := range tensors {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,39 +16,32 @@ type Trace struct {
 	Seconds  float64
 	Steps    []TraceStep
 	Findings []string // that the job has with nothing wrong
-	copies   int      // times the replicas of the trace stand side by side; 0 = 1
 }
 
-// TraceStep is one recorded step: seconds per rank (stage by stage, in it replica by
-// replica, in it the tensor-parallel neighbours) and micro-batch.
-type TraceStep struct {
-	Forward, Backward [][]float64
+// TraceStep is one recorded step: seconds of the forward and of the backward passes per
+// rank (stage by stage, in it replica by replica, in it the tensor-parallel neighbours)
+// and micro-batch.
+type TraceStep [2][][]float64
+
+// newStep makes a step without a pass.
+func newStep(ranks int) TraceStep {
+	return TraceStep{make([][]float64, ranks), make([][]float64, ranks)}
 }
 
-// wider returns the trace with n times its replicas: each copy draws its own steps.
-func (t *Trace) wider(n int) *Trace {
-	w := *t
-	w.copies = n
-	w.Shape.DP *= n
-	return &w
-}
-
-// shape gives the job the trace's layout.
+// shape gives the job the trace's layout; with more replicas copies of the trace stand side by side.
 func (t *Trace) shape(c *Config) {
-	k, prefix, spare := c.Shape.RanksPerNode, c.Shape.NodePrefix, c.Shape.SpareNodes
+	was := c.Shape
 	c.Shape, c.Model.Seconds = t.Shape, t.Seconds
-	c.Shape.NodePrefix, c.Shape.SpareNodes = prefix, spare
-	if k > 0 {
-		c.Shape.RanksPerNode = k
-	}
-
+	c.Shape.DP = max(t.Shape.DP, was.DP/t.Shape.DP*t.Shape.DP)
+	c.Shape.NodePrefix, c.Shape.SpareNodes = was.NodePrefix, was.SpareNodes
+	c.Shape.RanksPerNode = cmp.Or(max(0, was.RanksPerNode), t.Shape.RanksPerNode)
 	c.defaults()
 }
 
-// draw picks a recorded step for each copy of the trace.
-func (t *Trace) draw(chance *rand.Rand, into []int) []int {
+// draw picks a recorded step for each of some copies of the trace: each draws its own.
+func (t *Trace) draw(chance *rand.Rand, into []int, copies int) []int {
 	into = into[:0]
-	for range max(1, t.copies) {
+	for range copies {
 		into = append(into, chance.IntN(len(t.Steps)))
 	}
 
@@ -55,24 +49,17 @@ func (t *Trace) draw(chance *rand.Rand, into []int) []int {
 }
 
 // pass is a pass's own time as recorded, s.
-func (t *Trace) pass(steps []int, a *position, backward bool, micro int) float64 {
-	dp := t.Shape.DP / max(1, t.copies)
-	s := &t.Steps[steps[a.d/dp]]
-	rank := a.t + t.Shape.TP*(a.p*dp+a.d%dp)
-	if backward {
-		return s.Backward[rank][micro]
-	}
-
-	return s.Forward[rank][micro]
+func (t *Trace) pass(steps []int, a *position, of task) float64 {
+	dp := t.Shape.DP
+	return t.Steps[steps[a.d/dp]][of.way()][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][of.micro]
 }
 
-// replayable are the scenarios that make sense on a recorded job, too.
 func replayable() []string {
-	return slices.DeleteFunc(append(Names(), Families()...), func(n string) bool { return !find(n).replays })
+	return slices.DeleteFunc(append(Names(), Families()...), func(n string) bool { return !Replayable(n) })
 }
 
-// Replayable reports whether a scenario makes sense on a recorded job.
-func Replayable(name string) bool { return slices.Contains(replayable(), name) }
+// Replayable reports whether a scenario makes sense on a recorded job, too.
+func Replayable(name string) bool { return find(name).replays }
 
 // Replayed is Scenario on a recorded job: the noise of computing is the trace's,
 // the rest (network, loading, saving, host) is drawn. The injected rank's recorded
@@ -106,6 +93,6 @@ func (c *Config) onto(t *Trace) error {
 		return fmt.Errorf("replay %s: the scenario has %d replicas, the recorded job %d", t.Name, c.Shape.DP, t.Shape.DP)
 	}
 
-	c.Replay = t.wider(c.Shape.DP / t.Shape.DP)
+	c.Replay = t
 	return nil
 }

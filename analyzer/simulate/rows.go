@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -10,24 +12,13 @@ import (
 // transfer is a range of communication, ns of the host's clock since the job's start.
 type transfer struct {
 	from, to int64
-	dim      uint8
+	column   int // dimension, up to dimOther
 }
-
-// Dimensions of transfers, in the order of the columns of row.Step.
-const (
-	dimTP = iota
-	dimPP
-	dimDP
-	dimCP
-	dimEP
-	dimOther
-	dims
-)
 
 // slotInfo says what a slot's records look like.
 var slotInfo = [slots]struct {
 	op  string
-	dim uint8
+	dim int // of the group
 }{
 	slotLoad:   {"broadcast", dimTP},
 	slotTP:     {"allreduce", dimTP},
@@ -37,9 +28,9 @@ var slotInfo = [slots]struct {
 	slotRecv:   {"recv", dimPP},
 	slotGrad:   {"allreduce", dimDP},
 	slotGather: {"allgather", dimDP},
-	slotEmbd:   {"allreduce", dimOther},
-	slotNorm:   {"allreduce", dimOther},
-	slotSave:   {"barrier", dimOther},
+	slotEmbd:   {"allreduce", dimEmbd},
+	slotNorm:   {"allreduce", dimWorld},
+	slotSave:   {"barrier", dimWorld},
 }
 
 // elements of one call, bf16.
@@ -53,13 +44,22 @@ type sum struct {
 	min, max     int64
 }
 
-// slotGroups returns the group of each slot of rank i.
-func (l *layout) slotGroups(i int) [slots]int {
-	a := &l.at[i]
-	return [slots]int{
-		slotLoad: a.tp, slotTP: a.tp, slotCP: a.cp, slotEP: a.ep, slotSend: a.pp, slotRecv: a.pp,
-		slotGrad: a.dp, slotGather: a.dp, slotEmbd: a.em, slotNorm: l.world, slotSave: l.world,
+// groupOf returns the index of rank i's group in a slot, -1 where it has none.
+func (l *layout) groupOf(i, slot int) int { return l.at[i].groups[slotInfo[slot].dim] }
+
+// column is the dimension as which a transfer of rank i in a slot is counted.
+func (j *job) column(i, slot int) int {
+	if j.unknownGroup(i, slot) {
+		return dimOther
 	}
+
+	return min(slotInfo[slot].dim, dimOther)
+}
+
+// unknownGroup reports whether nothing tells what rank i's group in a slot is for: no identity,
+// and no topology file, which knows the names of the last attempt's groups.
+func (j *job) unknownGroup(i, slot int) bool {
+	return j.cfg.Record.NoGroups && !slices.Contains(j.inTopology[j.lay.groups[j.lay.groupOf(i, slot)].name], i)
 }
 
 // op is the base word of a slot's operation in this job.
@@ -81,18 +81,12 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 
 	a, b := j.tick(i, from), j.tick(i, to)
 	blocked := b - j.tick(i, to-exposed)
-	r.hasComm = true
-	r.exposed += blocked
-	if j.inBackward && slotInfo[slot].dim != dimPP { // a column of backward is work, not the waits in it
-		r.bp -= blocked
+	r.out.ExposedNs = max(0, r.out.ExposedNs) + blocked
+	if j.inBackward && j.cfg.Record.Backward && slotInfo[slot].dim != dimPP { // a column of backward is work, not the waits in it
+		r.out.BackwardNs -= blocked
 	}
 
-	dim := slotInfo[slot].dim
-	if j.unknownGroup(i, slot) {
-		dim = dimOther
-	}
-
-	r.transfers = append(r.transfers, transfer{a, b, dim})
+	r.transfers = append(r.transfers, transfer{a, b, j.column(i, slot)})
 	s := &r.sums[slot]
 	if s.calls == 0 || b-a < s.min {
 		s.min = b - a
@@ -108,7 +102,7 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	s.total += b - a
 	if j.wanted(i) {
 		x := j.begun(record.Communication, i, a, b)
-		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[r.groups[slot]].name, int32(peer), blocked
+		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[j.lay.groupOf(i, slot)].name, int32(peer), blocked
 		if slot != slotSave {
 			x.Count, x.Dtype, x.Bytes = elements, "bf16", 2*elements
 		}
@@ -123,14 +117,13 @@ func (j *job) sent(from, to int, ready, end float64) {
 }
 
 // wanted reports whether rank i's ranges are recorded one by one.
-func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.wants(i) }
+func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.w[i] != nil }
 
 // begun returns the record of a range, filled in but for what its kind adds.
 func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
 	j.record = record.New(k)
 	x := &j.record
-	base := j.cfg.StartUnix*1e9 + j.r[i].skew
-	x.Step, x.Start, x.Dur = int64(j.step), base+from, to-from
+	x.Step, x.Start, x.Dur = int64(j.step), j.epoch(i)+from, to-from
 	if !j.cfg.Record.HostOnly && k != record.DataLoader && k != record.SaveCheckpoint {
 		x.Side, x.HostStart, x.HostDur = record.Device, x.Start, enqueued(k, x.Dur)
 	}
@@ -161,7 +154,7 @@ func (j *job) loaded(i int, from, to float64) {
 	}
 
 	a, b := j.tick(i, from), j.tick(i, to)
-	r.loader = max(0, r.loader) + b - a
+	r.out.DataLoaderNs = max(0, r.out.DataLoaderNs) + b - a
 	if j.wanted(i) {
 		j.rec.add(i, j.begun(record.DataLoader, i, a, b))
 	}
@@ -175,8 +168,8 @@ func (j *job) saved(i int, from, to float64) {
 	}
 
 	a, b := j.tick(i, from), j.tick(i, to)
-	r.save = max(0, r.save) + b - a
-	r.saves++
+	r.out.CheckpointNs = max(0, r.out.CheckpointNs) + b - a
+	r.out.CheckpointCount++
 	if j.wanted(i) {
 		x := j.begun(record.SaveCheckpoint, i, a, b)
 		x.Path, x.Bytes = fmt.Sprintf("/checkpoint/%d/%d.pt", j.step, i), 1<<30
@@ -201,7 +194,7 @@ func (j *job) passed(i int, backward bool, from, to float64) {
 			return
 		}
 
-		r.bp += b - a
+		r.out.BackwardNs += b - a
 		if j.wanted(i) {
 			x := j.begun(record.Other, i, a, b)
 			x.Name = "backward"
@@ -219,9 +212,12 @@ func (j *job) passed(i int, backward bool, from, to float64) {
 		b = a + int64(j.enqueue()*lognormal(j.clocks, 0.05))
 	}
 
-	r.fp += b - a
-	r.hostFP += enqueued(record.FP, b-a)
-	r.fpCount++
+	r.out.FPNs = max(0, r.out.FPNs) + b - a
+	r.out.FPCount++
+	if !j.cfg.Record.HostOnly {
+		r.out.HostFPNs = max(0, r.out.HostFPNs) + enqueued(record.FP, b-a)
+	}
+
 	if j.wanted(i) {
 		j.rec.add(i, j.begun(record.FP, i, a, b))
 	}
@@ -241,7 +237,7 @@ func (j *job) emit() error {
 
 		a, b := j.tick(i, r.start), j.tick(i, r.t)
 		if r.windowFrom == 0 {
-			r.windowFrom = j.cfg.StartUnix*1e9 + r.skew + a
+			r.windowFrom = j.epoch(i) + a
 		}
 
 		if j.wanted(i) {
@@ -255,7 +251,7 @@ func (j *job) emit() error {
 
 		if j.b != nil {
 			j.fill(i, a, b)
-			j.b.AddStep(&j.out)
+			j.b.AddStep(&r.out)
 		}
 	}
 
@@ -266,72 +262,42 @@ func (j *job) emit() error {
 	return nil
 }
 
-// fill makes the row of rank i's step.
+// fill completes the row of rank i's step.
 func (j *job) fill(i int, from, to int64) {
-	r, o := &j.r[i], &j.out
-	*o = row.Step{
-		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.node, Step: uint64(j.step),
-		StartNs: j.cfg.StartUnix*1e9 + r.skew + from, StepNs: to - from, FPNs: -1, CommNs: -1, ExposedNs: -1,
-		CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
-		DataLoaderNs: r.loader, CheckpointNs: r.save, CheckpointCount: r.saves,
-		SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
-	}
-	if r.fpCount > 0 {
-		o.FPNs, o.FPCount = r.fp, r.fpCount
-		if !j.cfg.Record.HostOnly {
-			o.HostFPNs = r.hostFP
-		}
-	}
-
-	if j.cfg.Record.HostOnly {
-		o.Flags |= row.FlagHostOnly
-	}
-
-	if j.cfg.Record.Backward {
-		o.BackwardNs = r.bp
-	}
-
+	r := &j.r[i]
+	o := &r.out
+	o.StartNs, o.StepNs = j.epoch(i)+from, to-from
 	if j.cfg.Work.Tokens > 0 {
 		o.Tokens = int64(r.tokens)
 	}
 
-	if r.hasComm {
-		j.unions(r, o)
-		o.ExposedNs = r.exposed
-		o.SelfNs = o.StepNs - r.exposed - max(0, r.loader) - max(0, r.save)
+	if o.ExposedNs >= 0 {
+		j.unions(r)
+		o.SelfNs = o.StepNs - o.ExposedNs - max(0, o.DataLoaderNs) - max(0, o.CheckpointNs)
 	}
 }
 
 // unions measures the time in communication, in all and per dimension.
-func (j *job) unions(r *rank, o *row.Step) {
-	s := r.transfers
-	for k := 1; k < len(s); k++ { // nearly in order already
-		x := s[k]
-		at := k
-		for at > 0 && s[at-1].from > x.from {
-			s[at] = s[at-1]
-			at--
-		}
-
-		s[at] = x
-	}
-
-	var until [dims + 1]int64
-	total := [dims + 1]int64{-1, -1, -1, -1, -1, -1, 0}
+func (j *job) unions(r *rank) {
+	s, o := r.transfers, &r.out
+	slices.SortFunc(s, func(a, b transfer) int { return cmp.Compare(a.from, b.from) })
+	const all = dimOther + 1
+	var until [all + 1]int64
+	total := [all + 1]int64{-1, -1, -1, -1, -1, -1, 0}
 	for k := range until {
 		until[k] = -1 << 62
 	}
 
 	for k := range s {
 		x := &s[k]
-		for _, d := range [2]uint8{x.dim, dims} {
+		for _, d := range [2]int{x.column, all} {
 			total[d] = max(0, total[d]) + max(0, x.to-max(x.from, until[d]))
 			until[d] = max(until[d], x.to)
 		}
 	}
 
 	o.CommTPNs, o.CommPPNs, o.CommDPNs = total[dimTP], total[dimPP], total[dimDP]
-	o.CommCPNs, o.CommEPNs, o.CommOtherNs, o.CommNs = total[dimCP], total[dimEP], total[dimOther], total[dims]
+	o.CommCPNs, o.CommEPNs, o.CommOtherNs, o.CommNs = total[dimCP], total[dimEP], total[dimOther], total[all]
 }
 
 // newWindow hands over the window that is over when the step begins another.
@@ -359,14 +325,14 @@ func (j *job) flushWindow() {
 
 func (j *job) window(i, slot int, x *sum) {
 	r := &j.r[i]
-	g := &j.lay.groups[r.groups[slot]]
+	g := &j.lay.groups[j.lay.groupOf(i, slot)]
 	j.comm = row.Communication{
-		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.node,
+		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.host.name,
 		StepFrom: uint64(j.windowAt), StepTo: uint64(j.windowAt + row.Window - 1), StartNs: r.windowFrom,
-		Group: g.name, Dim: g.dim, Op: j.op(slot), Steps: x.steps, Calls: x.calls,
+		Group: g.name, Dim: dimNames[g.dim], Op: j.op(slot), Steps: x.steps, Calls: x.calls,
 		TotalNs: x.total, MinNs: x.min, MaxNs: x.max,
 	}
-	if slotInfo[slot].dim == dimOther || j.unknownGroup(i, slot) {
+	if j.column(i, slot) == dimOther {
 		j.comm.Dim = "other"
 	}
 

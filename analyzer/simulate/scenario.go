@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -37,7 +38,7 @@ var scenarios = []scenario{
 	{8, "slow-link", onTraces, "slow link in one DP group, its transfers take 25 % of a step more", (*draw).link},
 	{9, "dataloader", onTraces, "dataloader stall 15 % of step on one node", (*draw).loader},
 	{10, "checkpoint", onTraces, "checkpoint 2.5x on one node", (*draw).saver},
-	{11, "host-delay", onTraces, "host delay 15 %", (*draw).host},
+	{11, "host-delay", onTraces, "host delay 15 %", (*draw).hostDelay},
 	{12, "transient", onTraces, "transient x1.3 for 12 steps", (*draw).transient},
 	{13, "intermittent", onTraces, "intermittent, 5 % of steps", (*draw).intermittent},
 	{14, "sequence-length", drawnOnly, "sequence-length noise shared by replicas", (*draw).sequence},
@@ -58,42 +59,38 @@ var scenarios = []scenario{
 const lastRow = 22
 
 // Names returns the names of all scenarios, in the order of the suite's table.
-func Names() []string {
-	var out []string
-	for _, s := range scenarios {
-		out = append(out, s.name)
+func Names() []string { return names(scenarios) }
+
+func names(of []scenario) (all []string) {
+	for _, s := range of {
+		all = append(all, s.name)
 	}
 
-	return out
+	return all
 }
 
 // Row returns the number of a scenario in the suite's table, and what it injects.
 func Row(name string) (number int, what string) {
-	if s := find(name); s != nil {
-		return s.row, s.what
-	}
-
-	return 0, ""
+	s := find(name)
+	return s.row, s.what
 }
 
-// find returns the scenario or family of a name, nil for none.
-func find(name string) *scenario {
-	for _, list := range [][]scenario{scenarios, families} {
-		for k := range list {
-			if list[k].name == name {
-				return &list[k]
-			}
+// find returns the scenario or family of a name, an empty one for none.
+func find(name string) scenario {
+	for _, s := range slices.Concat(scenarios, families) {
+		if s.name == name {
+			return s
 		}
 	}
 
-	return nil
+	return scenario{}
 }
 
 // Scenario returns a job of the named kind: shape, noise, confounders, place and
 // onset of the fault are drawn from the seed. Mostly 8 to 64 ranks, now and then
 // 512 or 8,192. An unknown name is an error that lists the known ones.
 func Scenario(name string, seed uint64) (Config, error) {
-	if s := find(name); s != nil && s.row > lastRow {
+	if find(name).row > lastRow {
 		return Sized(name, seed, 0)
 	}
 
@@ -117,7 +114,7 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 	}
 
 	s := find(name)
-	if s == nil {
+	if s.make == nil {
 		return Config{}, fmt.Errorf("scenario %q is unknown: want one of %s, %s", name, strings.Join(Names(), ", "), strings.Join(Families(), ", "))
 	}
 
@@ -134,7 +131,7 @@ func Sized(name string, seed uint64, world int) (Config, error) {
 }
 
 // from draws a scenario from a seed.
-func (d *draw) from(s *scenario, seed uint64) (err error) {
+func (d *draw) from(s scenario, seed uint64) (err error) {
 	defer func() {
 		x := recover()
 		cause, _ := x.(error)
@@ -192,7 +189,7 @@ func (d *draw) thermal() {
 
 // two makes two devices of one stage slow, on different hosts where there are.
 func (d *draw) two() {
-	d.shape(sixReplicas, twoReplicas)
+	d.shape(replicas(6), replicas(2))
 	d.ordinary()
 	l := newLayout(d.c.Shape, nil)
 	stage := d.IntN(d.c.Shape.PP)
@@ -204,43 +201,37 @@ func (d *draw) two() {
 
 	onset := d.onset()
 	for k, r := range []int{first, second} {
-		d.c.Faults = append(d.c.Faults, Fault{
-			Kind: Compute, Node: l.at[r].host, Locals: []int{l.at[r].local}, Factor: d.between(1.15, 1.3), From: onset + 20*k*d.IntN(2),
-		})
+		d.onRank(r, d.between(1.15, 1.3), onset+20*k*d.IntN(2))
 	}
 }
 
 // link slows one of several data-parallel groups between hosts.
 func (d *draw) link() {
-	d.shape(linked, anyLink)
+	d.shape(links(2), links(1))
 	d.ordinary()
-	groups := newLayout(d.c.Shape, nil).wideNames("dp")
+	groups := newLayout(d.c.Shape, nil).wideNames((*group).gradients)
 	d.c.Faults = []Fault{{Kind: Link, Group: groups[d.IntN(len(groups))], Share: 0.25, From: d.onset()}}
 }
 
 func (d *draw) loader() {
-	d.shape(loaders, loading)
+	d.shape(some((*layout).loaders), anyShape)
 	d.ordinary()
-	l := newLayout(d.c.Shape, nil)
-	node := d.hostWith(func(host int) bool { return l.loads(host) && l.minority(host, nil) })
-	d.c.Faults = []Fault{{Kind: DataLoader, Node: node, Share: 0.15, From: d.onset()}}
+	d.c.Faults = []Fault{{Kind: DataLoader, Node: d.host((*layout).loaders), Share: 0.15, From: d.onset()}}
 }
 
 // saver makes saving slow on one host of several that save.
 func (d *draw) saver() {
-	d.shape(oneHostOfMany, anyShape)
+	d.shape(some((*layout).minority), anyShape)
 	d.ordinary()
 	d.c.Checkpoint = Checkpoint{Every: 25 + d.IntN(20), Ranks: "all", Share: d.between(0.3, 1.5), SD: d.between(0.03, 0.12)}
 	d.c.Steps = 12 * d.c.Checkpoint.Every
-	l := newLayout(d.c.Shape, nil)
-	d.c.Faults = []Fault{{Kind: SaveSlow, Node: d.hostWith(func(host int) bool { return l.minority(host, nil) }), Factor: 2.5, From: 4 * d.c.Checkpoint.Every}}
+	d.c.Faults = []Fault{{Kind: SaveSlow, Node: d.host((*layout).minority), Factor: 2.5, From: 4 * d.c.Checkpoint.Every}}
 }
 
-func (d *draw) host() {
-	d.shape(oneHostOfMany, anyShape)
+func (d *draw) hostDelay() {
+	d.shape(some((*layout).minority), anyShape)
 	d.ordinary()
-	l := newLayout(d.c.Shape, nil)
-	d.c.Faults = []Fault{{Kind: Host, Node: d.hostWith(func(host int) bool { return l.minority(host, nil) }), Share: 0.15, From: d.onset()}}
+	d.c.Faults = []Fault{{Kind: Host, Node: d.host((*layout).minority), Share: 0.15, From: d.onset()}}
 }
 
 func (d *draw) transient() {
@@ -267,7 +258,7 @@ func (d *draw) intermittent() {
 }
 
 func (d *draw) sequence() {
-	d.shape(manyReplicas, twoReplicas)
+	d.shape(replicas(4), replicas(2))
 	d.ordinary()
 	d.c.Work = Work{
 		SequenceSD: d.between(0.1, 0.22), MicroBatchSD: d.between(0, 0.15), Quadratic: d.between(0, 0.2),
@@ -281,7 +272,7 @@ func (d *draw) sequence() {
 }
 
 func (d *draw) stages() {
-	d.shape(piped, pipeline)
+	d.shape(stages(4), stages(2))
 	d.ordinary()
 	d.c.Model.Stages = make([]float64, d.c.Shape.PP)
 	for p := range d.c.Model.Stages {
@@ -345,7 +336,7 @@ func (d *draw) restart() {
 	at := 110 + d.IntN(60)
 	d.c.Steps = at + 150 + d.IntN(80)
 	f := Fault{Kind: Compute, Node: slow, Factor: d.between(1.15, 1.5), From: at - 20 - d.IntN(70)}
-	if l := newLayout(d.c.Shape, nil); !l.minority(slow, nil) || d.chance(0.75) {
+	if l := newLayout(d.c.Shape, nil); !l.minority(slow) || d.chance(0.75) {
 		f.Locals = []int{d.IntN(d.c.Shape.RanksPerNode)}
 	}
 
@@ -365,15 +356,13 @@ func (d *draw) job() {
 }
 
 func (d *draw) fewPeers() {
-	d.shape(func(s Shape, _ *layout) bool { return s.DP == 2 || s.DP == 3 }, anyShape)
+	d.shape(few, anyShape)
 	d.ordinary()
-	r := d.IntN(d.c.Shape.World())
-	k := d.c.Shape.RanksPerNode
-	d.c.Faults = []Fault{{Kind: Compute, Node: r / k, Locals: []int{r % k}, Factor: 1.1, From: d.onset() + 60}}
+	d.onRank(d.IntN(d.c.Shape.World()), 1.1, d.onset()+60)
 }
 
 func (d *draw) pureDP() {
-	d.shape(pure, flat)
+	d.shape(func(l *layout) bool { return flat(l) && l.n >= 8 }, flat)
 	d.ordinary()
 	d.c.Work = Work{SequenceSD: 0.12}
 	d.c.FirstStep = 1000

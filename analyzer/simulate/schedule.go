@@ -8,6 +8,21 @@ type task struct {
 	chunk    int
 }
 
+// The two ways through the model.
+const (
+	forth = iota
+	back
+)
+
+// way is the way of the pass.
+func (t task) way() int {
+	if t.backward {
+		return back
+	}
+
+	return forth
+}
+
 // schedule returns the 1F1B order of a pipeline, interleaved where a stage has
 // several chunks, as one list in which everything that a task waits for stands
 // before it: each stage's own order, forward from the part of the model before,

@@ -25,7 +25,6 @@ package simulate
 import (
 	"math/rand/v2"
 
-	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -35,20 +34,6 @@ type Builder interface {
 	AddRank(*row.Rank)
 	AddStep(*row.Step)
 	AddCommunication(*row.Communication)
-}
-
-// recorder takes the ranges of a job, as the ranks' own writers would.
-type recorder interface {
-	// begin starts an attempt: one identity a rank; nil for a rank that never appears.
-	begin(metas []*record.Meta) error
-	// wants reports whether a rank's ranges are taken.
-	wants(rank int) bool
-	// add takes one finished range; the record is reused.
-	add(rank int, r *record.Record)
-	// step says that all ranges of a step were added.
-	step() error
-	// end ends the attempt's processes.
-	end() error
 }
 
 // Run simulates cfg and hands its rows to b. Memory is that of one step.
@@ -72,7 +57,7 @@ func (k *keeper) AddCommunication(c *row.Communication) {
 }
 
 // run plays the attempts of the job one after the other.
-func run(cfg Config, b Builder, rec recorder) (Truth, error) {
+func run(cfg Config, b Builder, rec *files) (Truth, error) {
 	j, err := ready(&cfg, b, rec)
 	if err != nil {
 		return Truth{}, err
@@ -86,13 +71,9 @@ func run(cfg Config, b Builder, rec recorder) (Truth, error) {
 }
 
 // ready returns a job that can be played.
-func ready(cfg *Config, b Builder, rec recorder) (*job, error) {
-	if err := cfg.Validate(); err != nil {
+func ready(cfg *Config, b Builder, rec *files) (*job, error) {
+	if err := cfg.complete(); err != nil {
 		return nil, err
-	}
-
-	if cfg.Replay != nil {
-		cfg.Replay.shape(cfg)
 	}
 
 	unit, err := calibrate(*cfg)

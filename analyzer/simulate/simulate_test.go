@@ -13,26 +13,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// tape is a recorder that keeps every range.
-type tape struct {
-	attempts [][]*record.Meta
-	ranges   [][]record.Record // per rank, of all attempts
-	ends     int
-}
-
-func (t *tape) begin(metas []*record.Meta) error {
-	t.attempts = append(t.attempts, metas)
-	for len(t.ranges) < len(metas) {
-		t.ranges = append(t.ranges, nil)
-	}
-
-	return nil
-}
-func (t *tape) wants(int) bool                 { return true }
-func (t *tape) add(rank int, r *record.Record) { t.ranges[rank] = append(t.ranges[rank], *r) }
-func (t *tape) step() error                    { return nil }
-func (t *tape) end() error                     { t.ends++; return nil }
-
 func mustRows(t *testing.T, c Config) (row.Rows, Truth) {
 	t.Helper()
 	rows, truth, err := Rows(c)
@@ -65,10 +45,7 @@ var testShapes = []Shape{
 func TestRun_CollectivesEndTogether(t *testing.T) {
 	for _, s := range testShapes {
 		c := noisy(s)
-		var k tape
-		if _, err := run(c, nil, &k); err != nil {
-			t.Fatal(err)
-		}
+		metas, ranges := written(t, c)
 
 		type key struct {
 			group, op string
@@ -79,8 +56,8 @@ func TestRun_CollectivesEndTogether(t *testing.T) {
 		}
 		met := map[key]*meeting{}
 		sizes := map[string]int{}
-		for rank, rs := range k.ranges {
-			for _, g := range k.attempts[0][rank].Groups {
+		for rank, rs := range ranges {
+			for _, g := range metas[rank].Groups {
 				sizes[g.Name] = g.Size
 			}
 

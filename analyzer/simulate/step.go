@@ -29,7 +29,7 @@ func (j *job) playStep() {
 		j.task(t)
 	}
 
-	everybody := j.everybody()
+	everybody := j.lay.everybody()
 	j.gradients()
 	j.meetGroups(everybody, slotEmbd, j.cfg.Model.DPShare*0.1)
 	if j.lay.shape.World() > 1 && !j.cfg.Model.NoGlobalSync && j.lay.shape.PP*j.lay.shape.TP > 1 {
@@ -54,9 +54,6 @@ func (j *job) playStep() {
 
 	j.now = end
 }
-
-// everybody is all ranks.
-func (j *job) everybody() []int { return j.lay.groups[j.lay.world].ranks }
 
 // nominal is the length of a quiet step, ns.
 func (j *job) nominal() float64 { return j.cfg.Model.Seconds * 1e9 }
@@ -115,7 +112,7 @@ func (j *job) load() {
 	}
 
 	if j.lay.shape.TP > 1 && c.Ranks == "first" {
-		j.meetGroups(j.everybody(), slotLoad, 0.001)
+		j.meetGroups(j.lay.everybody(), slotLoad, 0.001)
 	}
 }
 
@@ -165,15 +162,9 @@ func (j *job) task(t task) {
 			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
 		}
 
-		if s.TP > 1 {
-			j.meetGroups(ranks, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
-		}
-
-		if s.CP > 1 && k == 0 {
+		j.meetGroups(ranks, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
+		if k == 0 {
 			j.meetGroups(ranks, slotCP, j.cfg.Model.TPShare/parts)
-		}
-
-		if s.EP > 1 && k == 0 {
 			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/parts)
 		}
 	}
@@ -188,11 +179,7 @@ func (j *job) task(t task) {
 			r.backFrom, r.backTo = r.passFrom, r.t
 		}
 
-		if t.backward {
-			r.backReady[at] = r.t
-		} else {
-			r.foreReady[at] = r.t
-		}
+		r.ready[t.way()][at] = r.t
 	}
 }
 
@@ -224,7 +211,7 @@ func (m *Model) backward() float64 {
 func (j *job) passOwn(i int, t task, ns float64) float64 {
 	r, a := &j.r[i], &j.lay.at[i]
 	if j.cfg.Replay != nil {
-		ns = j.cfg.Replay.pass(j.drawn, a, t.backward, t.micro) * 1e9
+		ns = j.cfg.Replay.pass(j.drawn, a, t) * 1e9
 	} else {
 		w := j.work[a.d*j.lay.shape.MicroBatches+t.micro]
 		if e := j.cfg.Work.Elasticity; len(e) > 0 && w != 1 {
@@ -253,14 +240,10 @@ func (j *job) receive(i int, t task) {
 	from := j.lay.rank(a.t, a.c, a.d, need.stage)
 	r, f := &j.r[i], &j.r[from]
 	at := need.micro*s.Chunks + need.chunk
-	ready := f.foreReady[at]
-	if t.backward {
-		ready = f.backReady[at]
-	}
-
+	ready := f.ready[t.way()][at]
 	post := r.t
 	begin := max(post, ready)
-	end := begin + j.transfer(a.pp, j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
+	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
 	r.t = end
 	j.sent(from, i, ready, end)
 	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
@@ -284,7 +267,7 @@ func (j *job) unrecorded(stage int) bool {
 // of them are in its group, or stand on the same stage.
 func (j *job) meetGroups(ranks []int, slot int, share float64) {
 	for _, i := range ranks {
-		g := j.r[i].groups[slot]
+		g := j.lay.groupOf(i, slot)
 		if g >= 0 && j.lay.groups[g].ranks[0] == i {
 			j.meet(slot, g, j.lay.groups[g].ranks, share*j.unitStep())
 		}

@@ -18,7 +18,7 @@ func (j *job) gradients() {
 
 	for g := range j.lay.groups {
 		gr := &j.lay.groups[g]
-		if gr.dim != "dp" {
+		if !gr.gradients() {
 			continue
 		}
 
@@ -112,14 +112,8 @@ func (j *job) checkpoint() {
 	}
 
 	if j.lay.n > 1 {
-		j.meetGroups(j.everybody(), slotSave, 0.0005)
+		j.meetGroups(j.lay.everybody(), slotSave, 0.0005)
 	}
-}
-
-// congestion is episodes on the network that hit several nodes at once.
-type congestion struct {
-	left  int
-	nodes []bool
 }
 
 // congest sets the transfer factor of every group for this step.
@@ -132,10 +126,10 @@ func (j *job) congest() {
 	for g := range j.meets {
 		gr := &j.lay.groups[g]
 		f := 1.0
-		if gr.wide && (j.cong.left > 0 || j.anyNIC) {
+		if gr.wide && (j.congested > 0 || j.anyNIC) {
 			for _, i := range gr.ranks {
 				h := j.lay.at[i].host
-				if j.cong.left > 0 && j.cong.nodes[h] {
+				if j.congested > 0 && j.jammed[h] {
 					f = max(f, n.CongestionFactor)
 				}
 
@@ -149,23 +143,23 @@ func (j *job) congest() {
 
 // episode begins, continues or ends an episode of congestion.
 func (j *job) episode(n *Network) {
-	if j.cong.left > 0 {
-		j.cong.left--
+	if j.congested > 0 {
+		j.congested--
 	}
 
-	if j.cong.left > 0 || j.physics.Float64() >= n.Congestion {
+	if j.congested > 0 || j.physics.Float64() >= n.Congestion {
 		return
 	}
 
-	j.cong.left = 1 + int(j.physics.ExpFloat64()*max(0, n.CongestionSteps-1))
-	j.cong.nodes = make([]bool, len(j.hosts))
+	j.congested = 1 + int(j.physics.ExpFloat64()*max(0, n.CongestionSteps-1))
+	j.jammed = make([]bool, len(j.hosts))
 	if n.CongestionMobile {
-		j.cong.nodes[j.physics.IntN(len(j.hosts))] = true
+		j.jammed[j.physics.IntN(len(j.hosts))] = true
 		return
 	}
 
 	for range max(2, int(n.CongestionNodes*float64(len(j.hosts)))) {
-		j.cong.nodes[j.physics.IntN(len(j.hosts))] = true
+		j.jammed[j.physics.IntN(len(j.hosts))] = true
 	}
 }
 

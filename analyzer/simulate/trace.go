@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -128,9 +129,8 @@ func (l *traceLoader) trace() (*Trace, error) {
 		return nil, errors.New("want dp and pp groups that form a grid")
 	}
 
-	t := &Trace{Name: l.truth.Name, Shape: Shape{DP: len(pp), PP: len(dp)}, Findings: l.truth.Findings}
-	t.Shape = ones(t.Shape)
-	t.Shape.Order, t.Shape.RanksPerNode = "tp-cp-dp-pp", 2
+	t := &Trace{Name: l.truth.Name, Shape: Shape{DP: len(pp), PP: len(dp), RanksPerNode: 2}, Findings: l.truth.Findings}
+	t.Shape.defaults()
 	order := make([]int, 0, len(dp)*len(pp))
 	for stage := range dp {
 		for replica := range pp {
@@ -144,7 +144,7 @@ func (l *traceLoader) trace() (*Trace, error) {
 	}
 
 	t.Steps, t.Seconds = steps, seconds
-	t.Shape.MicroBatches = len(steps[0].Forward[0])
+	t.Shape.MicroBatches = len(steps[0][forth][0])
 	for i, r := range order {
 		if slices.Contains(l.truth.SlowRanks, r) {
 			t.heal(i)
@@ -177,8 +177,7 @@ func (t *Trace) settle() error {
 
 // steps returns the steps that every rank recorded in full, and the median length.
 func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
-	type passes struct{ forward, backward []float64 }
-	by := map[int64][]passes{}
+	by := map[int64]TraceStep{}
 	var lengths []float64
 	for i, rank := range order {
 		rs := l.ranges[rank]
@@ -186,48 +185,43 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 		step, until := int64(-1), int64(0)
 		for k := range rs {
 			r := &rs[k]
+			seconds := float64(r.Dur) / 1e9
 			switch {
 			case r.Kind == record.Step:
 				step, until = r.Step, r.End()
-				if by[step] == nil {
-					by[step] = make([]passes, len(order))
+				if _, ok := by[step]; !ok {
+					by[step] = newStep(len(order))
 				}
 
-				lengths = append(lengths, float64(r.Dur)/1e9)
+				lengths = append(lengths, seconds)
 			case step < 0 || r.Start >= until:
 			case r.Kind == record.FP:
-				by[step][i].forward = append(by[step][i].forward, float64(r.Dur)/1e9)
+				by[step][forth][i] = append(by[step][forth][i], seconds)
 			case r.Name == "backward":
 				l.backward = true
-				by[step][i].backward = append(by[step][i].backward, float64(r.Dur)/1e9)
+				by[step][back][i] = append(by[step][back][i], seconds)
 			}
 		}
 	}
 
-	numbers := make([]int64, 0, len(by))
 	micro := 0
-	for n, ps := range by {
-		numbers = append(numbers, n)
-		micro = max(micro, len(ps[0].forward))
+	for _, s := range by {
+		micro = max(micro, len(s[forth][0]))
 	}
 
-	slices.Sort(numbers)
 	var out []TraceStep
-	for _, n := range numbers {
-		var s TraceStep
-		for _, p := range by[n] {
-			if !l.backward {
-				for _, x := range p.forward {
-					p.backward = append(p.backward, 2*x)
+	for _, n := range slices.Sorted(maps.Keys(by)) {
+		s := by[n]
+		if !l.backward {
+			for i, passes := range s[forth] {
+				for _, x := range passes {
+					s[back][i] = append(s[back][i], 2*x)
 				}
 			}
-
-			if len(p.forward) == micro && len(p.backward) == micro {
-				s.Forward, s.Backward = append(s.Forward, p.forward), append(s.Backward, p.backward)
-			}
 		}
 
-		if len(s.Forward) == len(order) {
+		partial := func(passes []float64) bool { return len(passes) != micro }
+		if !slices.ContainsFunc(slices.Concat(s[forth], s[back]), partial) {
 			out = append(out, s)
 		}
 	}
@@ -247,19 +241,12 @@ func (t *Trace) heal(i int) {
 		return
 	}
 
-	for _, of := range directions {
-		if mine := t.pace(of, i); mine > 0 {
-			t.scale(of, i, t.pace(of, others...)/mine)
+	for way := range t.Steps[0] {
+		if mine := t.pace(way, i); mine > 0 {
+			t.scale(way, i, t.pace(way, others...)/mine)
 		}
 	}
 }
-
-// directions are the two kinds of passes of a step.
-var directions = []direction{
-	func(s *TraceStep) [][]float64 { return s.Forward }, func(s *TraceStep) [][]float64 { return s.Backward },
-}
-
-type direction func(*TraceStep) [][]float64
 
 // stageOf lists the ranks of rank i's stage.
 func (t *Trace) stageOf(i int) []int {
@@ -273,11 +260,11 @@ func (t *Trace) stageOf(i int) []int {
 }
 
 // pace is the median pass of some ranks, s.
-func (t *Trace) pace(of direction, ranks ...int) float64 {
+func (t *Trace) pace(way int, ranks ...int) float64 {
 	var all []float64
 	for k := range t.Steps {
 		for _, r := range ranks {
-			all = append(all, of(&t.Steps[k])[r]...)
+			all = append(all, t.Steps[k][way][r]...)
 		}
 	}
 
@@ -286,10 +273,10 @@ func (t *Trace) pace(of direction, ranks ...int) float64 {
 }
 
 // scale makes the passes of rank i longer by a factor.
-func (t *Trace) scale(of direction, i int, factor float64) {
+func (t *Trace) scale(way, i int, factor float64) {
 	for k := range t.Steps {
-		for m := range of(&t.Steps[k])[i] {
-			of(&t.Steps[k])[i][m] *= factor
+		for m := range t.Steps[k][way][i] {
+			t.Steps[k][way][i][m] *= factor
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package simulate
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
 	"slices"
 	"sort"
 
@@ -75,13 +72,9 @@ var causes = map[string][]string{
 func (j *job) truth() Truth {
 	t := Truth{
 		Name: j.cfg.Job, Seed: j.cfg.Seed, Scenario: j.cfg.Scenario, SlowNodes: []string{}, SlowRanks: []int{}, Cause: []string{},
-		Links: []string{}, Findings: slices.Clone(j.cfg.Expect.Findings), Events: []Event{}, MustNotFlag: []string{},
+		Links: []string{}, Findings: append([]string{}, j.cfg.Expect.Findings...), Events: []Event{}, MustNotFlag: []string{},
 		ExpectExit: j.cfg.Expect.Exit, Seconds: j.elapsed / 1e9 / float64(max(1, j.cfg.Steps)),
 	}
-	if t.Findings == nil {
-		t.Findings = []string{}
-	}
-
 	for k := range j.effects {
 		if e := &j.effects[k]; e.onset >= 0 {
 			e.tell(j, k, &t)
@@ -130,7 +123,7 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 
 		t.Cause = union(t.Cause, cause...)
 		if e.Kind == NIC {
-			t.Links = union(t.Links, j.wideGroups(e.Node)...)
+			t.Links = union(t.Links, j.lay.between(e.Node)...)
 		}
 
 		e.accuse(j, k, t, Culprit{Node: node, Ranks: e.ranks, Cause: cause, Undecidable: j.undecidable(e)})
@@ -206,17 +199,11 @@ func (l *layout) ranksOf(group int) []int {
 	return l.groups[group].ranks
 }
 
-// wideGroups returns the names of the groups between hosts that have ranks on one.
-func (j *job) wideGroups(host int) []string {
-	var out []string
-	for g := range j.lay.groups {
-		gr := &j.lay.groups[g]
-		if gr.wide && gr.dim != "world" && slices.ContainsFunc(gr.ranks, func(i int) bool { return j.lay.at[i].host == host }) {
-			out = append(out, gr.name)
-		}
-	}
-
-	return out
+// between returns the names of the groups between hosts that have ranks on one.
+func (l *layout) between(host int) []string {
+	return l.wideNames(func(g *group) bool {
+		return g.dim != dimWorld && slices.ContainsFunc(g.ranks, func(i int) bool { return l.at[i].host == host })
+	})
 }
 
 // Culprit returns the culprit on a node, nil where nothing is wrong with it.
@@ -247,18 +234,4 @@ func union[T comparable](to []T, words ...T) []T {
 	}
 
 	return to
-}
-
-// save writes the truth as JSON.
-func (t Truth) save(path string) error {
-	b, err := json.MarshalIndent(t, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode truth: %w", err)
-	}
-
-	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write truth: %w", err)
-	}
-
-	return nil
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -15,7 +16,7 @@ const (
 // Validate fills the defaults in and says what can't be simulated.
 func (c *Config) Validate() error {
 	c.defaults()
-	if err := c.validateShape(); err != nil {
+	if err := c.Shape.validate(); err != nil {
 		return err
 	}
 
@@ -70,9 +71,21 @@ func (c *Config) Validate() error {
 	return c.validateFaults()
 }
 
-// validateShape refuses parallel dimensions that don't divide each other or make more ranks than there may be.
-func (c *Config) validateShape() error {
-	s := &c.Shape
+// complete fills in and checks what is to be played, with the shape of the job that it replays.
+func (c *Config) complete() error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+
+	if c.Replay != nil {
+		c.Replay.shape(c)
+	}
+
+	return nil
+}
+
+// validate refuses parallel dimensions that don't divide each other or make more ranks than there may be.
+func (s *Shape) validate() error {
 	for _, n := range []int{s.TP, s.CP, s.DP, s.PP, s.EP, s.MicroBatches, s.RanksPerNode, s.Chunks} {
 		if n < 1 || n > maxWorld {
 			return fmt.Errorf("shape %+v: sizes are 1 to %d", *s, maxWorld)
@@ -126,7 +139,7 @@ func (c *Config) validateFaults() error {
 			return fmt.Errorf("fault %d: node %d: there are %d", i, f.Node, nodes)
 		}
 
-		if f.Kind == Link && !slices.Contains(newLayout(c.Shape, nil).names(), f.Group) {
+		if f.Kind == Link && newLayout(c.Shape, nil).find(f.Group) < 0 {
 			return fmt.Errorf("fault %d: no group %q", i, f.Group)
 		}
 	}
@@ -135,9 +148,8 @@ func (c *Config) validateFaults() error {
 		if r.Layout != nil {
 			l := *r.Layout
 			l.DP, l.RanksPerNode = 1, c.Shape.RanksPerNode
-			x := Config{Shape: l}
-			x.defaults()
-			if err := x.validateShape(); err != nil && l.EP <= 1 {
+			l.defaults()
+			if err := l.validate(); err != nil && l.EP <= 1 {
 				return fmt.Errorf("restart %d: layout: %w", i, err)
 			}
 		}
@@ -156,71 +168,56 @@ func (c *Config) hosts() int {
 	return (s.World()+s.RanksPerNode-1)/s.RanksPerNode + s.SpareNodes
 }
 
+// defaults fills in what a job without a word on it has.
 func (c *Config) defaults() {
-	s := &c.Shape
-	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP, &s.Chunks} {
-		orInt(n, 1)
-	}
-
-	orText(&s.Order, "tp-cp-dp-pp")
-	orText(&s.NodePrefix, "node-")
-	if s.MicroBatches == 0 {
-		s.MicroBatches = 1
-		if s.PP > 1 {
-			s.MicroBatches = 2 * s.PP
-		}
-	}
-
-	orInt(&s.RanksPerNode, 8)
-	orInt(&c.Steps, 300)
-	if c.StartUnix == 0 {
-		c.StartUnix = 1753000000
-	}
-
-	orText(&c.Job, fmt.Sprintf("sim-%s-%d", c.Scenario, c.Seed))
+	c.Shape.defaults()
+	or(&c.Steps, 300)
+	or(&c.StartUnix, 1753000000)
+	or(&c.Job, fmt.Sprintf("sim-%s-%d", c.Scenario, c.Seed))
 	m := &c.Model
 	or(&m.Seconds, 2)
 	or(&m.BackwardRatio, 2)
 	or(&m.Optimizer, 0.02)
 	or(&m.HostGap, 0.01)
-	orInt(&m.TPSyncs, 2)
+	or(&m.TPSyncs, 2)
 	or(&m.TPShare, 0.04)
 	or(&m.PPShare, 0.01)
 	or(&m.EPShare, 0.04)
 	or(&m.DPShare, 0.06)
-	orInt(&m.Buckets, 4)
+	or(&m.Buckets, 4)
 	or(&c.Noise.DriftSteps, 1000)
 	or(&c.Noise.HeavyIndex, 2.5)
-	orText(&c.Loader.Ranks, "first")
+	or(&c.Loader.Ranks, "first")
 	or(&c.Loader.Share, 0.005)
 	or(&c.Loader.SD, 0.2)
-	orText(&c.Checkpoint.Ranks, "replica0")
+	or(&c.Checkpoint.Ranks, "replica0")
 	or(&c.Checkpoint.Share, 0.5)
 	or(&c.Checkpoint.SD, 0.1)
 	or(&c.Checkpoint.HeavyIndex, 2)
 	or(&c.Loss.Run, 1)
-	orText(&c.Record.Format, "laggard")
+	or(&c.Record.Format, "laggard")
 	for i := range c.Faults {
 		or(&c.Faults[i].Factor, 1)
-		orInt(&c.Faults[i].BurstSteps, 1)
-		orInt(&c.Faults[i].BurstMost, c.Faults[i].BurstSteps)
+		or(&c.Faults[i].BurstSteps, 1)
+		or(&c.Faults[i].BurstMost, c.Faults[i].BurstSteps)
 	}
 }
 
-func or(v *float64, d float64) {
-	if *v == 0 {
-		*v = d
+// defaults fills in what a shape without a word on it has.
+func (s *Shape) defaults() {
+	for _, n := range []*int{&s.TP, &s.CP, &s.DP, &s.PP, &s.EP, &s.Chunks} {
+		or(n, 1)
 	}
+
+	or(&s.Order, "tp-cp-dp-pp")
+	or(&s.NodePrefix, "node-")
+	or(&s.RanksPerNode, 8)
+	if s.PP > 1 {
+		or(&s.MicroBatches, 2*s.PP)
+	}
+
+	or(&s.MicroBatches, 1)
 }
 
-func orInt(v *int, d int) {
-	if *v == 0 {
-		*v = d
-	}
-}
-
-func orText(v *string, d string) {
-	if *v == "" {
-		*v = d
-	}
-}
+// or gives v a value where it has none.
+func or[T comparable](v *T, value T) { *v = cmp.Or(*v, value) }

@@ -27,31 +27,45 @@ func (c *check) String() string {
 // everything is the scenario of the demands on all scenarios together.
 const everything = "all"
 
-func atLeast(what string, got, want float64) check {
-	return check{Demand: what, Reached: fmt.Sprintf("%.3f", got), Target: fmt.Sprintf(">= %.3g", want), OK: got >= want}
+// demand is what the bar asks of the cases of a scenario.
+type demand func(t tally) check
+
+func atLeast(what string, of func(tally) float64, want float64) demand {
+	return func(t tally) check {
+		got := of(t)
+		return check{Demand: what, Reached: fmt.Sprintf("%.3f", got), Target: fmt.Sprintf(">= %.3g", want), OK: got >= want}
+	}
 }
 
-func atMost(what string, got, want float64) check {
-	return check{Demand: what, Reached: fmt.Sprintf("%.4g", got), Target: fmt.Sprintf("<= %.3g", want), OK: got <= want}
+func atMost(what string, of func(tally) float64, want float64) demand {
+	return func(t tally) check {
+		got := of(t)
+		return check{Demand: what, Reached: fmt.Sprintf("%.4g", got), Target: fmt.Sprintf("<= %.3g", want), OK: got <= want}
+	}
 }
 
 // soon asks that 95 of 100 culprits are detected within some steps.
-func soon(what string, t tally, want int) check {
-	c := check{Demand: what, Reached: "nobody detected", Target: fmt.Sprintf("<= %d steps", want)}
-	if got := t.percentile(0.95); got >= 0 {
-		c.Reached, c.OK = fmt.Sprint(got), got <= want
-	}
+func soon(what string, want int) demand {
+	return func(t tally) check {
+		c := check{Demand: what, Reached: "nobody detected", Target: fmt.Sprintf("<= %d steps", want)}
+		if got := t.percentile(0.95); got >= 0 {
+			c.Reached, c.OK = fmt.Sprint(got), got <= want
+		}
 
-	return c
+		return c
+	}
 }
 
-func none(what string, got int) check {
-	return check{Demand: what, Reached: fmt.Sprint(got), Target: "0", OK: got == 0}
+func none(what string, of func(*outcome) int) demand {
+	return func(t tally) check {
+		got := t.sum(of)
+		return check{Demand: what, Reached: fmt.Sprint(got), Target: "0", OK: got == 0}
+	}
 }
 
 // shown is a figure of which nothing is asked.
-func shown(what, got, target string) check {
-	return check{Demand: what, Reached: got, Target: target, OK: true}
+func shown(what, format string, got any) check {
+	return check{Demand: what, Reached: fmt.Sprintf(format, got), Target: "(none)", OK: true}
 }
 
 // limits are the steps within which a row's culprit is to be detected. In as many the
@@ -59,18 +73,17 @@ func shown(what, got, target string) check {
 var limits = map[int]int{2: 16, 3: 10, 4: 8, 6: 25, 20: 40, 22: 96}
 
 // checks are the demands of the bar on the cases of one scenario, of which there are some.
-func (t tally) checks() []check {
+func (t tally) checks() (out []check) {
 	row := t[0].row()
-	demands := bar[row]
-	if demands == nil {
-		return nil
+	for _, d := range bar[row] {
+		out = append(out, d(t))
 	}
 
-	out := demands(t)
 	if asked := t.cases(func(o *outcome) bool { return o.asked }); asked > 0 {
 		provable := t.cases(func(o *outcome) bool { return o.provable })
-		out = append(out, shown(fmt.Sprintf("bound: provable in %d steps by who knows place and start", limits[row]),
-			fmt.Sprintf("%.3f", share(provable, asked)), "(bound)"))
+		bound := shown(fmt.Sprintf("bound: provable in %d steps by who knows place and start", limits[row]), "%.3f", share(provable, asked))
+		bound.Target = "(bound)"
+		out = append(out, bound)
 	}
 
 	for i := range out {
@@ -97,91 +110,59 @@ func allChecks(tallies map[string]tally) []check {
 }
 
 // bar says, for each row of the table, what a detector has to reach.
-var bar = map[int]func(t tally) []check{
-	0: func(t tally) []check { // shown, not asked for
-		return []check{
-			shown("recall", fmt.Sprintf("%.3f", t.recall()), "(none)"), shown("p95", fmt.Sprint(t.percentile(0.95)), "(none)"),
-			shown("cases with a victim", fmt.Sprintf("%.3f", t.victims()), "(none)"),
-		}
+var bar = map[int][]demand{
+	0: { // shown, not asked for
+		func(t tally) check { return shown("recall", "%.3f", t.recall()) },
+		func(t tally) check { return shown("p95", "%d", t.percentile(0.95)) },
+		func(t tally) check { return shown("cases with a victim", "%.3f", t.victims()) },
 	},
-	1: func(t tally) []check {
-		return []check{t.noAlarm(), atMost("undecided", float64(t.cases((*outcome).undecided)), 0)}
+	1: {noAlarm, atMost("undecided", func(t tally) float64 { return float64(t.cases((*outcome).undecided)) }, 0)},
+	2: {recall(0.95), soon("p95", limits[2]), cause(0.95), innocent},
+	3: {recall(0.99), atLeast("precision", tally.precision, 0.99), soon("p95", limits[3]), cause(0.95), innocent},
+	4: {recall(1), soon("p95", limits[4]), cause(0.95), innocent},
+	5: {recall(0.99), cause(0.95), innocent},
+	6: {inTime(limits[6], 0.99), recall(0.99), cause(0.95), innocent},
+	7: {atLeast("both, nobody else", func(t tally) float64 { return t.of((*outcome).exactly) }, 0.98), cause(0.95), innocent},
+	8: {
+		atLeast("link recall", told(func(o *outcome) (int, int) { return o.links, len(o.truth.Links) }), 0.98),
+		atMost("cases with a node accused", tally.victims, 0.01), none("other links accused", (*outcome).linksWrong),
 	},
-	2: func(t tally) []check {
-		return append([]check{atLeast("recall", t.recall(), 0.95), soon("p95", t, limits[2])}, t.clean()...)
-	},
-	3: func(t tally) []check {
-		return append([]check{atLeast("recall", t.recall(), 0.99), atLeast("precision", t.precision(), 0.99), soon("p95", t, limits[3])}, t.clean()...)
-	},
-	4: func(t tally) []check {
-		return append([]check{atLeast("recall", t.recall(), 1), soon("p95", t, limits[4])}, t.clean()...)
-	},
-	5: func(t tally) []check { return append([]check{atLeast("recall", t.recall(), 0.99)}, t.clean()...) },
-	6: func(t tally) []check {
-		return append([]check{t.inTime(limits[6], 0.99), atLeast("recall", t.recall(), 0.99)}, t.clean()...)
-	},
-	7: func(t tally) []check {
-		return append([]check{atLeast("both, nobody else", t.of((*outcome).exactly), 0.98)}, t.clean()...)
-	},
-	8: func(t tally) []check {
-		return []check{
-			atLeast("link recall", t.told(func(o *outcome) (int, int) { return o.links, len(o.truth.Links) }), 0.98),
-			atMost("cases with a node accused", t.victims(), 0.01), none("other links accused", t.sum((*outcome).linksWrong)),
-		}
-	},
-	9: func(t tally) []check {
-		return []check{atLeast("recall", t.recall(), 0.99), atLeast("cause", t.cause(), 0.98), t.innocent()}
-	},
-	10: func(t tally) []check {
-		return []check{atLeast("recall", t.recall(), 0.98), atLeast("cause", t.cause(), 0.95), t.innocent()}
-	},
-	11: func(t tally) []check {
-		return []check{atLeast("recall", t.recall(), 0.98), atLeast("cause", t.cause(), 0.9), t.innocent()}
-	},
-	12: func(t tally) []check {
-		events := func(o *outcome) (int, int) { return o.events, len(o.truth.Events) }
-		return []check{t.nobody(), atLeast("events", t.told(events), 0.95)}
-	},
-	13: func(t tally) []check {
-		return []check{atLeast("called intermittent", t.of(func(o *outcome) bool { return o.intermittent }), 0.9), t.innocent()}
-	},
-	14: jobFinding,
-	15: jobFinding,
-	16: func(t tally) []check { return []check{t.noAlarm()} },
-	17: func(t tally) []check {
+	9:  {recall(0.99), cause(0.98), innocent},
+	10: {recall(0.98), cause(0.95), innocent},
+	11: {recall(0.98), cause(0.9), innocent},
+	12: {nobody, atLeast("events", told(func(o *outcome) (int, int) { return o.events, len(o.truth.Events) }), 0.95)},
+	13: {atLeast("called intermittent", func(t tally) float64 { return t.of(func(o *outcome) bool { return o.intermittent }) }, 0.9), innocent},
+	14: {nobody, finding},
+	15: {nobody, finding},
+	16: {noAlarm},
+	17: {func(t tally) check {
 		same := t.cases((*outcome).sameAsTwin)
-		return []check{{Demand: "same verdict as with right clocks", Reached: fmt.Sprintf("%d of %d", same, len(t)), Target: everything, OK: same == len(t)}}
-	},
-	18: func(t tally) []check {
-		return []check{atMost("recall lost", max(0, t.twins().recall()-t.recall()), 0.05), t.noAlarm()}
-	},
-	19: func(t tally) []check {
-		return []check{atLeast("the node, after the restart", t.recall(), 1), t.innocent()}
-	},
-	20: func(t tally) []check { return append([]check{t.inTime(limits[20], 0.99)}, t.clean()...) },
-	21: jobFinding,
-	22: func(t tally) []check { return []check{t.inTime(limits[22], 0.95), t.innocent()} },
+		return check{Demand: "same verdict as with right clocks", Reached: fmt.Sprintf("%d of %d", same, len(t)), Target: everything, OK: same == len(t)}
+	}},
+	18: {atMost("recall lost", func(t tally) float64 { return max(0, t.twins().recall()-t.recall()) }, 0.05), noAlarm},
+	19: {atLeast("the node, after the restart", tally.recall, 1), innocent},
+	20: {inTime(limits[20], 0.99), cause(0.95), innocent},
+	21: {nobody, finding},
+	22: {inTime(limits[22], 0.95), innocent},
 }
 
-// jobFinding asks for the finding and for no node.
-func jobFinding(t tally) []check {
-	findings := func(o *outcome) (int, int) { return o.findings, len(o.truth.Findings) }
-	return []check{t.nobody(), atLeast("finding named", t.told(findings), 0.99)}
-}
+var (
+	// noAlarm asks that nobody innocent is accused, node or link; nobody, that no node is.
+	noAlarm = none("falsely accused", (*outcome).alarms)
+	nobody  = none("nodes named", (*outcome).nodesWrong)
 
-// noAlarm asks that nobody innocent is accused, node or link; nobody, that no node is.
-func (t tally) noAlarm() check { return none("falsely accused", t.sum((*outcome).alarms)) }
-func (t tally) nobody() check  { return none("nodes named", t.sum((*outcome).nodesWrong)) }
+	// innocent asks for no victims beside the culprits.
+	innocent = atMost("cases with a victim", tally.victims, 0.005)
 
-// innocent asks for no victims beside the culprits.
-func (t tally) innocent() check { return atMost("cases with a victim", t.victims(), 0.005) }
+	finding = atLeast("finding named", told(func(o *outcome) (int, int) { return o.findings, len(o.truth.Findings) }), 0.99)
+)
 
-// clean asks for right causes and no victims, as the whole bar does.
-func (t tally) clean() []check { return []check{atLeast("cause", t.cause(), 0.95), t.innocent()} }
+func recall(want float64) demand { return atLeast("recall", tally.recall, want) }
+func cause(want float64) demand  { return atLeast("cause", tally.cause, want) }
 
 // inTime asks for a share of the culprits within some steps.
-func (t tally) inTime(steps int, want float64) check {
-	return atLeast(fmt.Sprintf("recall in %d steps", steps), t.within(steps), want)
+func inTime(steps int, want float64) demand {
+	return atLeast(fmt.Sprintf("recall in %d steps", steps), func(t tally) float64 { return t.within(steps) }, want)
 }
 
 // overall is the bar over all scenarios with a slowdown of x1.10 and more.
@@ -202,12 +183,12 @@ func overall(tallies map[string]tally) []check {
 	}
 
 	out := []check{
-		atLeast("node precision at x1.10 and more", strong.precision(), 0.99),
-		atLeast("node recall at x1.10 and more", strong.recall(), 0.99),
-		atLeast("node recall at x1.05", weak.recall(), 0.95),
-		soon("p95 of the detection at x1.10 and more, faults of running jobs (rows 3, 4, 5, 7)", running, limits[3]),
-		atMost("cases with a victim, all scenarios", all.victims(), 0.005),
-		atLeast("cause right, all scenarios", all.cause(), 0.95),
+		atLeast("node precision at x1.10 and more", tally.precision, 0.99)(strong),
+		atLeast("node recall at x1.10 and more", tally.recall, 0.99)(strong),
+		atLeast("node recall at x1.05", tally.recall, 0.95)(weak),
+		soon("p95 of the detection at x1.10 and more, faults of running jobs (rows 3, 4, 5, 7)", limits[3])(running),
+		atMost("cases with a victim, all scenarios", tally.victims, 0.005)(all),
+		atLeast("cause right, all scenarios", tally.cause, 0.95)(all),
 	}
 	for i := range out {
 		out[i].Scenario = everything

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -23,13 +24,19 @@ func TestParity_ClickHouse(t *testing.T) {
 	}
 
 	server := chtest.Start(t)
-	stores := make([]store, n)
-	for k := range stores {
-		database := server.Database()
-		stores[k] = store{server.Store(database), func() error { return twice(server, database) }}
+	databases := make([]string, n)
+	for k := range databases {
+		databases[k] = server.Database()
 	}
 
-	p, err := runParity(t.Context(), n, seed(t), 2, func(k int) store { return stores[k] }, nil)
+	p, err := runParity(t.Context(), n, seed(t), 2, func(ctx context.Context, k int, job string) (string, error) {
+		spec := server.Store(databases[k])
+		if err := fill(ctx, spec, job); err != nil {
+			return "", err
+		}
+
+		return spec, twice(server, databases[k])
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,7 @@ import (
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/frame"
-	"github.com/laggard-dev/laggard/schemas/verdict"
 )
-
-// detector is what is measured, with the thresholds it comes with.
-func detector(f *frame.Frame) *verdict.Verdict {
-	return detect.Analyze(f, detect.Default())
-}
 
 // thresholds lists what an operator may change, and every constant of the
 // detector's files of thresholds where its source is here.

@@ -127,7 +127,7 @@ func TestParity_GroupsOfTheTopologyAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, diff, err := compare(t.Context(), cfg); err != nil || diff != "" {
+	if _, diff, err := compare(t.Context(), cfg, 0, nil); err != nil || diff != "" {
 		t.Error(diff, err)
 	}
 }

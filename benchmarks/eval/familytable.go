@@ -1,12 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -177,16 +173,7 @@ func (r *report) finishFamilies(out io.Writer) error {
 		Date:    r.began.UTC().Format("2006-01-02"), Machine: machine(), Rows: familyLines(r.families),
 	}
 
-	b, err := json.MarshalIndent(a, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode families: %w", err)
-	}
-
-	if err := os.WriteFile(r.results, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write families: %w", err)
-	}
-
-	return nil
+	return saveJSON(r.results, "families", a)
 }
 
 // familiesBefore reads the rows of the detector before, nil where they are not here.
@@ -196,19 +183,5 @@ func familiesBefore() (*familyAccount, error) {
 		return nil, nil //nolint:nilerr // a binary far from its sources compares with nothing
 	}
 
-	b, err := os.ReadFile(filepath.Join(root, "benchmarks", "results", "families.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-
-	if err != nil {
-		return nil, fmt.Errorf("read the families before: %w", err)
-	}
-
-	a := &familyAccount{}
-	if err := json.Unmarshal(b, a); err != nil {
-		return nil, fmt.Errorf("read the families before: %w", err)
-	}
-
-	return a, nil
+	return loadJSON[familyAccount](filepath.Join(root, "benchmarks", "results", "families.json"), "the families before")
 }

@@ -79,7 +79,7 @@ func (h *hours) bound() float64 {
 
 // runHealthy plays want node-hours, each kind of noise its share, straight into
 // frames, in jobs of that many steps.
-func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total float64)) ([]hours, error) {
+func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total int)) ([]hours, error) {
 	out := make([]hours, len(noises))
 	done := 0.0
 	for k, w := range noises {
@@ -107,7 +107,7 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 
 			h.Jobs += len(batch)
 			if progress != nil {
-				progress(done+min(h.Hours, want), all)
+				progress(int(done+min(h.Hours, want)), int(all))
 			}
 		}
 
@@ -176,7 +176,7 @@ func healthyJob(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (
 	}
 
 	var rows feed.History
-	o, _, err := task{scenario: "healthy", seed: seed}.play(c, &rows, &rows)
+	o, _, err := task{scenario: "healthy", seed: seed}.play(c, &rows, &rows, nil)
 	return o, err
 }
 

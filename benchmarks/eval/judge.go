@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
@@ -94,19 +95,30 @@ type outcome struct {
 	tellsWaits      bool              // what is recorded tells the cost, not bounds of it alone
 }
 
-// judged plays and judges a case.
+// judged plays and judges a case: a scenario's without its topology file, a family's with
+// it, as analyze would, where what its culprits cost is weighed, too.
 func (t task) judged() (*outcome, error) {
 	cfg, err := t.config()
 	if err != nil {
 		return nil, err
 	}
 
+	var s sheet
 	if t.family() {
-		return t.weighed(cfg)
+		o, _, err := t.play(cfg, &s.History, &s.History, simulate.Topology(cfg))
+		if err != nil {
+			return nil, err
+		}
+
+		o.tellsWaits = tellsWaits(&cfg)
+		if err := o.truth.Weigh(cfg); err != nil {
+			return nil, fmt.Errorf("%v: weigh: %w", t, err)
+		}
+
+		return o, nil
 	}
 
-	var s sheet
-	o, f, err := t.play(cfg, &s, &s.History)
+	o, f, err := t.play(cfg, &s, &s.History, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -122,21 +134,21 @@ func (t task) judged() (*outcome, error) {
 	if o.row() == 17 || o.row() == 18 { // with right clocks, with nothing missing
 		cfg.Clock, cfg.Loss = simulate.Clock{}, simulate.Loss{Run: 1}
 		var rows feed.History
-		o.twin, _, err = t.play(cfg, &rows, &rows)
+		o.twin, _, err = t.play(cfg, &rows, &rows, nil)
 	}
 
 	return o, err
 }
 
-// play judges one configuration without its topology file. The job's rows go to b, which
-// hands them on to rows.
-func (t task) play(cfg simulate.Config, b simulate.Builder, rows *feed.History) (*outcome, *frame.Frame, error) {
+// play judges one configuration, with a topology file or without. The job's rows go to b,
+// which hands them on to rows.
+func (t task) play(cfg simulate.Config, b simulate.Builder, rows *feed.History, file *topology.File) (*outcome, *frame.Frame, error) {
 	truth, err := simulate.Run(cfg, b)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
 
-	f, v, err := judge(rows, nil)
+	f, v, err := judge(rows, file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
@@ -146,29 +158,6 @@ func (t task) play(cfg simulate.Config, b simulate.Builder, rows *feed.History) 
 	return o, f, nil
 }
 
-// weighed judges the job of a family with its topology file, as analyze would, and
-// weighs what its culprits cost.
-func (t task) weighed(cfg simulate.Config) (*outcome, error) {
-	var rows feed.History
-	truth, err := simulate.Run(cfg, &rows)
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", t, err)
-	}
-
-	if err := truth.Weigh(cfg); err != nil {
-		return nil, fmt.Errorf("%v: weigh: %w", t, err)
-	}
-
-	_, v, err := judge(&rows, simulate.Topology(cfg))
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", t, err)
-	}
-
-	o := &outcome{task: t, truth: truth, verdict: v, ranks: cfg.Shape.World(), steps: cfg.Steps, tellsWaits: tellsWaits(&cfg)}
-	o.score()
-	return o, nil
-}
-
 // tellsWaits reports whether a job records who waits for whom, and for how long, in all
 // its attempts: then its cost can be known.
 func tellsWaits(cfg *simulate.Config) bool {
@@ -176,8 +165,8 @@ func tellsWaits(cfg *simulate.Config) bool {
 	return !slices.Contains(r.Off, "Communication") && (!r.NoGroups || !r.NoTopology && len(cfg.Restarts) == 0)
 }
 
-// judge is the way from rows to a verdict; t is the topology file, nil for none. The
-// frame is nil where there was nothing to build one of.
+// judge is the way from rows to a verdict, with the thresholds that the detector comes with;
+// t is the topology file, nil for none. The frame is nil where there was nothing to build one of.
 func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, error) {
 	f, err := b.Frame(t)
 	if errors.Is(err, feed.ErrEmpty) {
@@ -188,7 +177,7 @@ func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, e
 		return nil, nil, fmt.Errorf("build frame: %w", err)
 	}
 
-	return f, detector(f), nil
+	return f, detect.Analyze(f, detect.Default()), nil
 }
 
 // named are the states in which a node counts as accused.

@@ -242,7 +242,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 	}
 
 	if f.hours > 0 {
-		r.hours, err = runHealthy(ctx, f.hours, healthySteps, f.seed, f.parallel, f.traces, hourCounter(words))
+		r.hours, err = runHealthy(ctx, f.hours, healthySteps, f.seed, f.parallel, f.traces, counter(words, "healthy node-hours"))
 		if err != nil {
 			return err
 		}
@@ -317,16 +317,6 @@ func counter(w io.Writer, what string) func(done, total int) {
 		if done == total || time.Since(last) > 5*time.Second {
 			last = time.Now()
 			fmt.Fprintf(w, "%d of %d %s\n", done, total, what)
-		}
-	}
-}
-
-func hourCounter(w io.Writer) func(done, total float64) {
-	last := time.Now()
-	return func(done, total float64) {
-		if time.Since(last) > 5*time.Second {
-			last = time.Now()
-			fmt.Fprintf(w, "%.0f of %.0f healthy node-hours\n", done, total)
 		}
 	}
 }

@@ -41,15 +41,12 @@ func (p *parity) String() string {
 // parityRecords bounds the ranges of a case that goes through files.
 const parityRecords = 250_000
 
-// store is where a case's rows go; full, where there is one, is called when they are there.
-type store struct {
-	spec string
-	full func() error
-}
+// filler stores a job's files for case k and names the store.
+type filler func(ctx context.Context, k int, job string) (spec string, err error)
 
-// runParity runs n cases, the scenarios in turn from one that the seed chooses. further, nil for none, names a store for case k
-// beside the Parquet store.
-func runParity(ctx context.Context, n int, seed uint64, parallel int, further func(k int) store, progress func(done, total int)) (*parity, error) {
+// runParity runs n cases, the scenarios in turn from one that the seed chooses. further, nil for
+// none, fills stores beside the Parquet store.
+func runParity(ctx context.Context, n int, seed uint64, parallel int, further filler, progress func(done, total int)) (*parity, error) {
 	p := &parity{}
 	type result struct {
 		t    task
@@ -67,12 +64,7 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, further fu
 
 		results[k].t = t
 		results[k].t.seed = cfg.Seed
-		var more []store
-		if further != nil {
-			more = append(more, further(k))
-		}
-
-		results[k].rows, results[k].diff, err = compare(ctx, cfg, more...)
+		results[k].rows, results[k].diff, err = compare(ctx, cfg, k, further)
 		if err != nil {
 			return fmt.Errorf("%v through files and store: %w", t, err)
 		}
@@ -131,8 +123,8 @@ func (c *counted) AddStep(r *row.Step) {
 	c.History.AddStep(r)
 }
 
-// compare returns in what the verdicts on one job differ, "" when they are equal.
-func compare(ctx context.Context, cfg simulate.Config, further ...store) (rows int, diff string, err error) {
+// compare returns in what the verdicts on the job of case k differ, "" when they are equal.
+func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (rows int, diff string, err error) {
 	var all counted
 	if _, err := simulate.Run(cfg, &all); err != nil {
 		return 0, "", err
@@ -154,13 +146,18 @@ func compare(ctx context.Context, cfg simulate.Config, further ...store) (rows i
 		return 0, "", err
 	}
 
-	specs := []string{job}
-	for _, s := range append([]store{{spec: "parquet:" + filepath.Join(dir, "store")}}, further...) {
-		if err := s.fill(ctx, job); err != nil {
+	specs := []string{job, "parquet:" + filepath.Join(dir, "store")}
+	if err := fill(ctx, specs[1], job); err != nil {
+		return 0, "", err
+	}
+
+	if further != nil {
+		spec, err := further(ctx, k, job)
+		if err != nil {
 			return 0, "", err
 		}
 
-		specs = append(specs, s.spec)
+		specs = append(specs, spec)
 	}
 
 	want, err := plainText(direct)
@@ -197,18 +194,14 @@ func compare(ctx context.Context, cfg simulate.Config, further ...store) (rows i
 }
 
 // fill stores a job's files.
-func (s store) fill(ctx context.Context, job string) error {
-	sink, err := intake.OpenStore(ctx, s.spec, intake.StoreOptions{})
+func fill(ctx context.Context, spec, job string) error {
+	sink, err := intake.OpenStore(ctx, spec, intake.StoreOptions{})
 	if err != nil {
 		return err
 	}
 
 	_, err = intake.Once(ctx, job, sink, intake.Options{})
-	if err = errors.Join(err, sink.Close()); err == nil && s.full != nil {
-		err = s.full()
-	}
-
-	return err
+	return errors.Join(err, sink.Close())
 }
 
 // fromSource returns the verdict on the job of a source, and how many rows of steps it gave.

@@ -131,7 +131,7 @@ func (r *report) finish(out io.Writer) error {
 	}
 
 	side := strings.TrimSuffix(path, filepath.Ext(path)) + ".json"
-	old, err := load(side)
+	old, err := loadJSON[account](side, "earlier results")
 	if err != nil {
 		return err
 	}
@@ -147,16 +147,7 @@ func (r *report) finish(out io.Writer) error {
 		return fmt.Errorf("write results: %w", err)
 	}
 
-	j, err := json.MarshalIndent(now, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode results: %w", err)
-	}
-
-	if err := os.WriteFile(side, append(j, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-
-	return nil
+	return saveJSON(side, "results", now)
 }
 
 // text is the page of the results.
@@ -214,20 +205,35 @@ func renew(page []byte, title, text string) []byte {
 	return []byte(s[:at] + section + s[at+len(title)+end+1:])
 }
 
-func load(path string) (*account, error) {
+// loadJSON reads what an earlier run kept, nil where it is not here.
+func loadJSON[T any](path, what string) (*T, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("read earlier results: %w", err)
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 
-	h := &account{}
-	if err := json.Unmarshal(b, h); err != nil {
-		return nil, fmt.Errorf("read earlier results %s: %w", path, err)
+	v := new(T)
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", what, path, err)
 	}
 
-	return h, nil
+	return v, nil
+}
+
+// saveJSON keeps a value for later runs.
+func saveJSON(path, what string, v any) error {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", what, err)
+	}
+
+	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", what, err)
+	}
+
+	return nil
 }

@@ -9,18 +9,14 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// rule is another tool's way to find slow nodes, done again on the same rows: the
-// names of the nodes it accuses.
-type rule struct {
-	name string
-	what string
-	find func(s *sheet) map[string]bool
-}
-
-// rules are those of the other tools. Where a rule looks at windows they are 32 steps, and a
+// rules are other tools' ways to find slow nodes, done again on the same rows: find gives
+// the names of the nodes that one accuses. Where a rule looks at windows they are 32 steps, and a
 // rank is accused when two windows in a row accuse it: the rules have no memory
 // of their own, and without it they would accuse more.
-var rules = []rule{
+var rules = []struct {
+	name, what string
+	find       func(s *sheet) map[string]bool
+}{
 	{"3-sigma", "mean step time of a window more than 3 sigma above the mean of all ranks", threeSigma},
 	{"NVRx", "forward section: fastest rank's median / own median, or own best window / now, under 0.75", nvrx},
 	{">10 %", "self time of a window more than 10 % above the median of all ranks", overMedian},

@@ -59,14 +59,16 @@ func (t tally) cause() float64 { return share(t.sum((*outcome).rightCause), t.su
 func (t tally) victims() float64 { return t.of((*outcome).wrongNode) }
 
 // told is the share of what verdicts have to tell that they do tell.
-func (t tally) told(f func(*outcome) (told, wanted int)) float64 {
-	told, wanted := 0, 0
-	for _, o := range t {
-		a, b := f(o)
-		told, wanted = told+a, wanted+b
-	}
+func told(f func(*outcome) (told, wanted int)) func(tally) float64 {
+	return func(t tally) float64 {
+		told, wanted := 0, 0
+		for _, o := range t {
+			a, b := f(o)
+			told, wanted = told+a, wanted+b
+		}
 
-	return share(told, wanted)
+		return share(told, wanted)
+	}
 }
 
 // twins are the same jobs without what the scenario is about.

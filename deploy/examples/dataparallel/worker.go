@@ -1,5 +1,5 @@
 // Package dataparallel is a small data-parallel training job in Go: the workers
-// of `laggard demo`, of the recoveries that ../recovery_test.go plays through, and
+// of `laggard demo`, of the recoveries that recovery_test.go plays through, and
 // an example of the Go recorder in a trainer.
 //
 // Each worker is a process. A step loads a batch, runs forward and backward,
@@ -46,13 +46,13 @@ type Config struct {
 	// Experts makes each step also trade tokens with the neighbour on another node, as
 	// expert parallelism does.
 	Experts bool
-	// Slices of work in forward, and as many in backward; 0 is DefaultSlices.
-	Slices int
+	// slices of work in forward, and as many in backward; 0 is defaultSlices.
+	slices int
 	Done   func(step int)
 }
 
-// DefaultSlices make a step of about 0.1 s.
-const DefaultSlices = 24
+// defaultSlices make a step of about 0.1 s.
+const defaultSlices = 24
 
 // Shares of a step.
 const (
@@ -74,7 +74,7 @@ func Run(c Config) error {
 		return err
 	}
 	defer w.close()
-	everybody := Membership{Name: groupName, Addresses: c.Addresses}
+	everybody := membership{Name: groupName, Addresses: c.Addresses}
 	for rank := range w.meta.WorldSize {
 		everybody.Ranks = append(everybody.Ranks, rank)
 	}
@@ -99,8 +99,8 @@ func Run(c Config) error {
 // groupName is the communicator of all ranks.
 const groupName = "dp0"
 
-// Membership is who trains together from now on.
-type Membership struct {
+// membership is who trains together from now on.
+type membership struct {
 	Name      string   `json:"name"`      // of the communicator
 	Ranks     []int    `json:"ranks"`     // global ranks, in the ring's order
 	Addresses []string `json:"addresses"` // of their listeners
@@ -125,8 +125,8 @@ type worker struct {
 
 // open begins to record. The worker must join before its first step.
 func open(c Config) (*worker, error) {
-	if c.Slices == 0 {
-		c.Slices = DefaultSlices
+	if c.slices == 0 {
+		c.slices = defaultSlices
 	}
 
 	w := &worker{Config: c, meta: recorder.Environment(os.Getenv), gradients: make([]float32, parameters)}
@@ -152,7 +152,7 @@ func (w *worker) close() {
 
 // join makes the ring of the members, anew when there was one, and says who they
 // are in the worker's identity.
-func (w *worker) join(m Membership) error {
+func (w *worker) join(m membership) error {
 	position := slices.Index(m.Ranks, w.meta.Rank)
 	if position < 0 || len(m.Addresses) != len(m.Ranks) {
 		return fmt.Errorf("join ring: rank %d is not one of the %d members with an address each", w.meta.Rank, len(m.Ranks))
@@ -200,9 +200,9 @@ func (w *worker) step(step int) error {
 	defer w.end(&whole)
 
 	w.load()
-	n := w.Slices
+	n := w.slices
 	if w.Fault == ComputeFault {
-		n += w.Slices / 2
+		n += w.slices / 2
 	}
 
 	forward := w.thread.Begin(record.FP, recorder.Attr{})
@@ -214,7 +214,7 @@ func (w *worker) step(step int) error {
 		}
 	}
 
-	w.compute(w.Slices) // backward: a part of the step that no kind covers
+	w.compute(w.slices) // backward: a part of the step that no kind covers
 
 	if err := w.reduce(); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (w *worker) load() {
 	defer w.end(&load)
 	time.Sleep(loadPause)
 	if w.Fault == DataLoaderFault {
-		w.compute(w.Slices / 2)
+		w.compute(w.slices / 2)
 	}
 }
 
@@ -279,9 +279,9 @@ func (w *worker) checkpoint() error {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
 
-	w.compute(w.Slices / 4)
+	w.compute(w.slices / 4)
 	if w.Fault == CheckpointFault {
-		w.compute(2 * w.Slices)
+		w.compute(2 * w.slices)
 	}
 
 	return nil

@@ -1,4 +1,4 @@
-package examples
+package dataparallel
 
 import (
 	"bufio"
@@ -20,7 +20,6 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 
 func work(fault string) error {
 	if fault == "-" {
-		fault = dataparallel.NoFault
+		fault = NoFault
 	}
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,8 +54,8 @@ func work(fault string) error {
 	defer l.Close()
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, syscall.SIGTERM)
-	c := dataparallel.Config{Listener: l, Dir: os.Getenv("CHECKPOINTS"), Fault: fault, Slices: 6}
-	return dataparallel.Serve(c, os.Stdin, os.Stdout, terminate)
+	c := Config{Listener: l, Dir: os.Getenv("CHECKPOINTS"), Fault: fault, slices: 6}
+	return serve(c, os.Stdin, os.Stdout, terminate)
 }
 
 // patience bounds every wait.
@@ -181,7 +180,7 @@ type member struct {
 	command *exec.Cmd
 	in      *json.Encoder
 	address string
-	reports chan dataparallel.Report
+	reports chan report
 	errs    bytes.Buffer
 	ended   chan struct{} // its output is read to the end
 
@@ -195,11 +194,11 @@ type member struct {
 func (c *cluster) start(rank int, node string, faulty bool) *member {
 	c.t.Helper()
 	c.pod(node)
-	m := &member{t: c.t, rank: rank, node: node, reports: make(chan dataparallel.Report, 4096), ended: make(chan struct{})}
+	m := &member{t: c.t, rank: rank, node: node, reports: make(chan report, 4096), ended: make(chan struct{})}
 	m.command = exec.Command(os.Args[0])
 	fault := "-"
 	if faulty {
-		fault = dataparallel.ComputeFault
+		fault = ComputeFault
 	}
 
 	m.command.Env = append(os.Environ(), asWorker+"="+fault, "CHECKPOINTS="+c.dir, "GOMAXPROCS=1",
@@ -231,7 +230,7 @@ func (m *member) read(out io.Reader) {
 	defer close(m.ended)
 	defer close(m.reports)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var r dataparallel.Report
+		var r report
 		if json.Unmarshal(lines.Bytes(), &r) != nil {
 			continue
 		}
@@ -248,7 +247,7 @@ func (m *member) read(out io.Reader) {
 }
 
 // await returns the next report of one of the events; others are passed over.
-func (m *member) await(events ...string) dataparallel.Report {
+func (m *member) await(events ...string) report {
 	m.t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -267,7 +266,7 @@ func (m *member) await(events ...string) dataparallel.Report {
 	}
 }
 
-func (m *member) order(o dataparallel.Order) {
+func (m *member) order(o order) {
 	m.t.Helper()
 	if err := m.in.Encode(o); err != nil {
 		m.t.Fatalf("order to rank %d: %v", m.rank, err)
@@ -296,14 +295,14 @@ func (m *member) leave() {
 func (c *cluster) join() {
 	c.t.Helper()
 	c.joins++
-	all := dataparallel.Membership{Name: fmt.Sprintf("dp0.%d", c.joins)}
+	all := membership{Name: fmt.Sprintf("dp0.%d", c.joins)}
 	for _, m := range c.members {
 		all.Ranks = append(all.Ranks, m.rank)
 		all.Addresses = append(all.Addresses, m.address)
 	}
 
 	for _, m := range c.members {
-		m.order(dataparallel.Order{Join: &all})
+		m.order(order{Join: &all})
 	}
 
 	for _, m := range c.members {
@@ -314,7 +313,7 @@ func (c *cluster) join() {
 // train has every member do a span of steps; a step that fails fails the test.
 func (c *cluster) train(from, to int) {
 	c.t.Helper()
-	c.begin(dataparallel.Span{From: from, To: to})
+	c.begin(span{From: from, To: to})
 	for _, m := range c.members {
 		if r := m.await("done", "failed"); r.Event == "failed" {
 			c.t.Fatalf("rank %d: step %d failed: %s", m.rank, r.Step, r.Cause)
@@ -322,9 +321,9 @@ func (c *cluster) train(from, to int) {
 	}
 }
 
-func (c *cluster) begin(s dataparallel.Span) {
+func (c *cluster) begin(s span) {
 	for _, m := range c.members {
-		m.order(dataparallel.Order{Train: &s})
+		m.order(order{Train: &s})
 	}
 }
 

@@ -1,4 +1,4 @@
-package examples
+package dataparallel
 
 import (
 	"context"

@@ -1,14 +1,16 @@
-package examples
+package dataparallel
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -18,7 +20,14 @@ import (
 // the books are closed: attempts, steps that repeat, the nodes of each rank's
 // processes, and every record once, by count and by sequence number.
 func TestRecoveries(t *testing.T) {
-	laggard := binary(t)
+	laggard := os.Getenv("LAGGARD_BINARY") // one that is built
+	if laggard == "" {
+		laggard = filepath.Join(t.TempDir(), "laggard")
+		if out, err := exec.Command("go", "build", "-o", laggard, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
+			t.Fatalf("build laggard: %v\n%s", err, out)
+		}
+	}
+
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for _, r := range []struct {
@@ -89,7 +98,7 @@ func (c *cluster) after(from int, state string, attempts int, ranks ...int) {
 func (c *cluster) finish() {
 	c.t.Helper()
 	for _, m := range c.members {
-		m.order(dataparallel.Order{Leave: true})
+		m.order(order{Leave: true})
 	}
 
 	for _, m := range c.members {
@@ -153,7 +162,7 @@ func podRescheduling(c *cluster) {
 func processRescheduling(c *cluster) {
 	c.before()
 	lost, left := c.on(faultyNode)
-	c.begin(dataparallel.Span{From: part, To: 2 * part})
+	c.begin(span{From: part, To: 2 * part})
 	left[0].reach(part + 3)
 	for _, m := range lost {
 		m.kill()
@@ -174,7 +183,7 @@ func processRescheduling(c *cluster) {
 func recoverInPlace(c *cluster) {
 	c.before()
 	lost := c.members[4]
-	c.begin(dataparallel.Span{From: part, To: 2 * part})
+	c.begin(span{From: part, To: 2 * part})
 	c.members[0].reach(part + 3)
 	lost.kill()
 	var left []*member
@@ -195,12 +204,12 @@ func recoverInPlace(c *cluster) {
 func retry(c *cluster) {
 	c.before()
 	for i, m := range c.members {
-		s := dataparallel.Span{From: part, To: 2 * part}
+		s := span{From: part, To: 2 * part}
 		if i == 5 {
 			s.Cut = part + 4
 		}
 
-		m.order(dataparallel.Order{Train: &s})
+		m.order(order{Train: &s})
 	}
 
 	step := c.failed(c.members...)
@@ -214,7 +223,7 @@ func retry(c *cluster) {
 func elasticTraining(c *cluster) {
 	c.before()
 	out, left := c.on("node-2")
-	c.begin(dataparallel.Span{From: part, To: 2 * part})
+	c.begin(span{From: part, To: 2 * part})
 	left[0].reach(part + 3)
 	for _, m := range out {
 		m.kill()
@@ -244,7 +253,7 @@ func hotSwitch(c *cluster) {
 	var backup []*member
 	for _, m := range old {
 		b := c.start(m.rank, "node-3", false)
-		b.order(dataparallel.Order{Warm: 20})
+		b.order(order{Warm: 20})
 		backup = append(backup, b)
 	}
 
@@ -260,7 +269,7 @@ func hotSwitch(c *cluster) {
 
 	c.join()
 	for _, m := range old {
-		m.order(dataparallel.Order{Leave: true})
+		m.order(order{Leave: true})
 		m.leave()
 	}
 
@@ -273,7 +282,7 @@ func hotSwitch(c *cluster) {
 // node stays what it is, whichever rank it runs.
 func gracefulExit(c *cluster) {
 	c.before()
-	c.begin(dataparallel.Span{From: part, To: 2 * part})
+	c.begin(span{From: part, To: 2 * part})
 	c.members[0].reach(part + 3)
 	for _, m := range c.members {
 		m.command.Process.Signal(syscall.SIGTERM)
@@ -300,7 +309,7 @@ func gracefulExit(c *cluster) {
 func dynamicCluster(c *cluster) {
 	c.before()
 	lost := c.members[5]
-	c.begin(dataparallel.Span{From: part, To: 2 * part})
+	c.begin(span{From: part, To: 2 * part})
 	c.members[0].reach(part + 3)
 	lost.kill()
 	c.failed(c.members[:5]...)
