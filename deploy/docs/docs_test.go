@@ -199,7 +199,7 @@ var (
 // when TaskD's worker is replaced, and when there is no TaskD.
 func TestRecoveryTable(t *testing.T) {
 	page := read(t, "taskd.md")
-	names := recovery.FindAllStringSubmatch(read(t, "../examples/recovery_test.go"), -1)
+	names := recovery.FindAllStringSubmatch(read(t, "../examples/dataparallel/recovery_test.go"), -1)
 	if len(names) != 9 {
 		t.Fatalf("%d recoveries are played: %v", len(names), names)
 	}
