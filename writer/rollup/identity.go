@@ -60,7 +60,7 @@ func (s *Stream) fitMembers(of *incarnation, groups []record.Group) {
 	}
 	for _, inc := range s.incarnations {
 		if inc != of {
-			for _, g := range inc.meta.Groups {
+			for _, g := range inc.Meta.Groups {
 				keep(g.Ranks)
 			}
 		}

@@ -185,11 +185,13 @@ type Stream struct {
 	until  until
 }
 
-// source is one segment.
+// source is one segment. Its exported fields are part of Position.State.
 type source struct {
-	id   record.ID
-	name string
-	inc  *incarnation // of its identity line; nil for foreign lines
+	Name        string     `json:"name"`
+	ID          record.ID  `json:"id"`
+	Incarnation *record.ID `json:"incarnation,omitempty"` // of inc
+
+	inc *incarnation // of its identity line; nil for foreign lines
 }
 
 // New returns a stream.
@@ -205,14 +207,14 @@ func New(o Options) *Stream {
 // Segment begins a segment: the lines that follow are its.
 func (s *Stream) Segment(id record.ID, name string) {
 	name = plainName(name)
-	src := &source{id: id, name: name}
+	src := &source{ID: id, Name: name}
 	if s.replay && compareNames(name, s.until.Segment) > 0 {
 		s.goLive()
 	}
 
 	i, again := s.until.sources[name]
 	switch {
-	case again && s.segments[i].id == id:
+	case again && s.segments[i].ID == id:
 		src.inc = s.segments[i].inc // its identity line may lie before the position
 		s.current = i
 	case s.replay:
@@ -396,7 +398,7 @@ func (s *Stream) Open() (n int) {
 func (s *Stream) live() []*incarnation {
 	var all []*incarnation
 	for _, inc := range s.incarnations {
-		if !inc.over {
+		if !inc.Over {
 			all = append(all, inc)
 		}
 	}

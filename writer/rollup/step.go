@@ -29,7 +29,7 @@ type interval struct {
 // newStep returns the row of a step in which nothing was recorded.
 func (s *Stream) newStep(inc *incarnation, number int64, repeat uint16) row.Step {
 	return row.Step{
-		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id), Node: s.node(inc),
+		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.ID), Node: s.node(inc),
 		Step: uint64(number), Repeat: repeat,
 		FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
 		DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
@@ -112,12 +112,12 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 		out.Flags |= row.FlagOpen
 	}
 
-	if inc.late {
+	if inc.Late {
 		out.Flags |= row.FlagLate
-		inc.late = false
+		inc.Late = false
 	}
 
-	if slices.ContainsFunc(inc.switches, func(at int64) bool { return at >= st.begin && at < cut }) {
+	if slices.ContainsFunc(inc.Switches, func(at int64) bool { return at >= st.begin && at < cut }) {
 		out.Flags |= row.FlagSwitched
 	}
 
@@ -139,7 +139,7 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *pendingRange) {
 
 		s.scratch.compute = append(s.scratch.compute, iv)
 	case record.Communication:
-		iv.dim = s.dim(inc, inc.window.names[p.call].group)
+		iv.dim = s.dim(inc, inc.Window.all[p.call].Group)
 		s.scratch.comm = append(s.scratch.comm, iv)
 		if p.exposed < 0 {
 			t.unexposed = true
