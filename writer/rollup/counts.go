@@ -40,7 +40,7 @@ type Counts struct {
 	Torn      uint64 // lines cut in the middle
 	TornBytes uint64 // after the last '\n'
 
-	// Damaged are the compressed segments that Dir could not read to their end, with the
+	// Damaged are the compressed segments that Feed could not read to their end, with the
 	// cause. What stands before the damage was read.
 	Damaged []string
 }
@@ -147,6 +147,7 @@ func (s *Stream) Counts() Counts {
 		Lost: cloned(t.Lost), Declared: cloned(t.Declared), Dropped: cloned(t.Dropped),
 		Late: t.Late, Open: t.Open, Unmatched: s.pairer.Unmatched, Duplicate: t.Duplicate, Gaps: t.Gaps,
 		Unknown: t.Unknown, Garbage: t.Garbage, Torn: t.Torn, TornBytes: t.TornBytes,
+		Damaged: s.damaged,
 	}
 	a := s.Altered()
 	c.Clipped, c.Crowded, c.Shortened, c.Ungrouped = a.Clipped, a.Crowded, a.Shortened, a.Ungrouped
