@@ -10,6 +10,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // never is later than any moment.
@@ -194,7 +195,7 @@ func (s *Stream) rankRow(inc *incarnation) row.Rank {
 		Groups: []string{}, GroupRanks: [][]uint32{}, Off: append([]string{}, inc.Off...),
 	}
 	for _, g := range m.Groups {
-		r.Groups = append(r.Groups, g.Dim+":"+g.Name+":"+strconv.Itoa(g.Index)+":"+strconv.Itoa(g.Size))
+		r.Groups = append(r.Groups, topology.FormatGroup(g))
 		ranks := make([]uint32, len(g.Ranks))
 		for i, n := range g.Ranks {
 			ranks[i] = u32(n)

@@ -32,6 +32,7 @@ package rollup
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -93,35 +94,16 @@ const (
 	Deep
 )
 
+var selectionWords = [...]string{Light: "light", None: "none", All: "all", Deep: "deep"}
+
 // ParseSelection returns the selection that --records names.
 func ParseSelection(word string) (Selection, bool) {
-	switch word {
-	case "light", "":
-		return Light, true
-	case "none":
-		return None, true
-	case "all":
-		return All, true
-	case "deep":
-		return Deep, true
-	}
-
-	return Light, false
+	i := slices.Index(selectionWords[:], cmp.Or(word, selectionWords[Light]))
+	return Selection(max(i, 0)), i >= 0
 }
 
 // String returns the word of --records.
-func (s Selection) String() string {
-	switch s {
-	case None:
-		return "none"
-	case All:
-		return "all"
-	case Deep:
-		return "deep"
-	}
-
-	return "light"
-}
+func (s Selection) String() string { return selectionWords[s] }
 
 // takes reports whether ranges of the kind become rows; deep is whether
 // Communication was recorded beside it.
@@ -168,11 +150,11 @@ type Stream struct {
 	groups       []record.Group // as Options.Groups told last
 	dims         map[string]dim // of all that it told
 
-	kept    []row.Raw // raw ranges that wait for their step
-	spare   []int32   // free places in kept
-	words   row.Words // of kept and raws
-	given   int       // bytes of words that were given out with rows
-	scratch scratch
+	kept  []row.Raw // raw ranges that wait for their step
+	spare []int32   // free places in kept
+	words row.Words // of kept and raws
+	given int       // bytes of words that were given out with rows
+	sums  sums
 
 	rows   row.Rows
 	raws   []row.Raw // finished; rows has none

@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -24,20 +25,11 @@ var dimWords = [dimCount]string{"other", "tp", "pp", "dp", "cp", "ep"}
 
 // dimOf returns the dimension that a word names. "exp" is TaskD's word for ep.
 func dimOf(word string) dim {
-	switch strings.ToLower(word) {
-	case "tp":
-		return dimTP
-	case "pp":
-		return dimPP
-	case "dp":
-		return dimDP
-	case "cp":
-		return dimCP
-	case "ep", "exp":
+	if word = strings.ToLower(word); word == "exp" {
 		return dimEP
 	}
 
-	return dimOther
+	return dim(max(slices.Index(dimWords[:], word), 0))
 }
 
 func addDims(m map[string]dim, groups []record.Group) {
