@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -147,6 +148,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	o := e.plans.options(s.Dir)
 	o.Refused = m.refuseLine
 	m.roller = rollup.New(o)
+	m.altered = m.roller.Altered()
 	if err := e.local.refresh(); err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
 	}
@@ -242,12 +244,12 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	}
 
 	clear(m.refused)
-	if a := m.roller.Altered(); a != m.altered {
-		e.altered[rollup.WordTooLong] += a.Clipped - m.altered.Clipped
-		e.altered[rollup.Crowded] += a.Crowded - m.altered.Crowded
-		e.altered[rollup.Oversized] += a.Shortened - m.altered.Shortened
-		e.altered[rollup.NoGroups] += a.Ungrouped - m.altered.Ungrouped
-		m.altered = a
+	if now := m.roller.Altered(); !maps.Equal(now, m.altered) {
+		for reason, n := range now {
+			e.altered[reason] += n - m.altered[reason]
+		}
+
+		m.altered = now
 	}
 
 	for _, l := range m.stream.Losses() {

@@ -48,8 +48,8 @@ type member struct {
 	id      record.ID // of the segment being read
 	again   bool      // the line was counted before: it is read to fill what is open
 	refuse  func(id record.ID, line []byte, reason string)
-	refused map[string]int64 // lines, since the last look, by reason
-	altered rollup.Altered   // as of the last look
+	refused map[string]int64  // lines, since the last look, by reason
+	altered map[string]uint64 // as of the last look
 }
 
 // account is where the account of a segment begins.

@@ -102,7 +102,7 @@ func (s *Stream) feed(dir segment.RankDir, name string, begin func(record.ID, st
 		if errors.Is(err, io.EOF) {
 			s.Torn(r.Torn())
 			if damage := r.Damage(); damage != nil {
-				s.damaged = append(s.damaged, damage.Error())
+				s.counts.Damaged = append(s.counts.Damaged, damage.Error())
 			}
 
 			return nil

@@ -163,8 +163,6 @@ type Stream struct {
 	taken  bool     // nothing was finished since mark could last be computed
 	ended  bool
 
-	damaged []string // see Counts
-
 	replay bool // reading again what State says was read
 	until  until
 }
