@@ -80,16 +80,6 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	return f, nil
 }
 
-// Follow is NewFollower and Run.
-func Follow(ctx context.Context, root string, sink ship.Sink, o Options) error {
-	f, err := NewFollower(root, sink, o)
-	if err != nil {
-		return err
-	}
-
-	return f.Run(ctx)
-}
-
 func deadLetters(state string) string {
 	if state == "" {
 		return ""

@@ -221,12 +221,12 @@ func (e *engine) gather(streams []*tail.Stream) []string {
 		dirs[i] = s.Dir
 	}
 
-	e.plans.merged = merge.Directories(dirs)
+	e.merged = merge.Directories(dirs)
 	for i, s := range streams {
 		s.Dir.Job = dirs[i].Job
 	}
 
-	return e.plans.merged.Notes("")
+	return e.merged.Notes("")
 }
 
 // lease makes a stream a member, or notes why not.
