@@ -154,7 +154,7 @@ func (m *member) refuseLine(offset int64, line []byte, kind, reason string) {
 	m.refuse(id, line, fmt.Sprintf("%s: %s/%s at %d: %s", reason, m.stream.Dir.Path, m.reading, offset, why[reason]))
 }
 
-// Torn is called by the tail for a last line that will never be complete.
+// Torn implements tail.Visitor.
 func (m *member) Torn(bytes int64) { m.roller.Torn(bytes) }
 
 func after(a, b string) bool {
