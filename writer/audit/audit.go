@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -81,13 +82,7 @@ func Jobs(dir string) ([]string, error) {
 		return nil, err
 	}
 
-	jobs := make([]string, 0, len(seen))
-	for j := range seen {
-		jobs = append(jobs, j)
-	}
-
-	slices.Sort(jobs)
-	return jobs, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // Run compares one job. progress is called after each rank; nil is nobody.
@@ -211,15 +206,9 @@ func (a *auditor) take(t *ship.Tally) {
 }
 
 func (a *auditor) compare() {
-	order := make([]*rank, 0, len(a.ranks))
-	for _, r := range a.ranks {
-		order = append(order, r)
-	}
-
-	slices.SortFunc(order, func(x, y *rank) int { return cmp.Compare(x.number, y.number) })
-	for _, r := range order {
-		a.report.Ranks++
-		a.one(r)
+	a.report.Ranks = len(a.ranks)
+	for _, n := range slices.Sorted(maps.Keys(a.ranks)) {
+		a.one(a.ranks[n])
 	}
 
 	slices.SortStableFunc(a.report.Differences, func(x, y Difference) int {

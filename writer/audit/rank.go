@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -27,7 +29,7 @@ type rank struct {
 	// The store's ledger.
 	segments map[entryKey]row.Ledger
 	names    map[uint64]string
-	batched  map[batchKey]uint64 // rows of the batches that were acknowledged
+	batched  map[ship.LedgerKey]uint64 // rows of the batches that were acknowledged, by table, incarnation and segment
 }
 
 // entryKey names a line of a segment's account; of several the one that covers most
@@ -38,17 +40,11 @@ type entryKey struct {
 	state, reason, kind string
 }
 
-type batchKey struct {
-	table       string
-	incarnation uint64
-	segment     uint64
-}
-
 func newRank(n uint32) *rank {
 	return &rank{
 		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, records: map[ship.SegmentKind]ship.Held{},
 		steps: map[ship.Process]ship.Held{}, windows: map[ship.Process]ship.Held{},
-		segments: map[entryKey]row.Ledger{}, names: map[uint64]string{}, batched: map[batchKey]uint64{},
+		segments: map[entryKey]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.LedgerKey]uint64{},
 	}
 }
 
@@ -63,7 +59,7 @@ func (r *rank) local(l *row.Ledger) {
 // entry takes an entry of the store's ledger.
 func (r *rank) entry(l *row.Ledger) {
 	if l.Batch != "" {
-		r.batched[batchKey{l.Table, l.Incarnation, l.Segment}] += l.Records
+		r.batched[ship.LedgerKey{Table: l.Table, Incarnation: l.Incarnation, Segment: l.Segment}] += l.Records
 		return
 	}
 
@@ -237,7 +233,7 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 	_, on := d.names[k.Segment]
 	acknowledged := uint64(0)
 	for b, n := range r.batched {
-		if b.table == row.RecordsTable && b.segment == k.Segment {
+		if b.Table == row.RecordsTable && b.Segment == k.Segment {
 			acknowledged += n
 		}
 	}
@@ -268,32 +264,23 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 }
 
 func (r *rank) nameOf(d *disk, id uint64) string {
-	for _, name := range []string{d.names[id], r.names[id], r.aged[id]} {
-		if name != "" {
-			return name
-		}
-	}
-
-	return ""
+	return cmp.Or(d.names[id], r.names[id], r.aged[id])
 }
 
 // processes compares the rows of a table that is keyed by process.
 func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds, have map[ship.Process]ship.Held) {
 	cut := len(r.aged) > 0 || r.cut() // the files are not all there
 	live := r.disk != nil && r.disk.live
-	keys := map[ship.Process]bool{}
-	for p := range want {
-		keys[p] = true
-	}
-
+	all := map[ship.Process]bounds{}
 	for p := range have {
-		keys[p] = true
+		all[p] = bounds{}
 	}
 
-	for p := range keys {
-		b, h := want[p], have[p]
+	maps.Copy(all, want)
+	for p, b := range all {
+		h := have[p]
 		whole := h.Distinct - h.Complements
-		acknowledged := r.batched[batchKey{table, p.Incarnation, 0}]
+		acknowledged := r.batched[ship.LedgerKey{Table: table, Incarnation: p.Incarnation}]
 		d := Difference{Rank: int(r.number), Table: table, ID: record.ID(p.Incarnation).String(), Want: b.least, Have: h.Rows}
 		switch {
 		case h.Rows > h.Distinct:
