@@ -175,7 +175,7 @@ func die(t *testing.T, w *Writer, chance *rand.Rand) {
 	t.Helper()
 	if n := w.fits(); n > 0 && chance.IntN(2) == 0 {
 		last := w.pending[n-1]
-		if err := w.journal.write(w.entry(w.state.after(w.pending[:n], int64(last.end)))); err != nil {
+		if err := writeJournal(w.journal, w.entry(w.state.after(w.pending[:n], int64(last.end)))); err != nil {
 			t.Fatal(err)
 		}
 
