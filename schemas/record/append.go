@@ -194,7 +194,7 @@ func appendControl(dst []byte, v any) []byte {
 func appendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	i := 0
-	for ; len(s)-i >= 8 && plain8(s[i:i+8]); i += 8 {
+	for ; len(s)-i >= 8 && specials(word8(s[i:])) == 0; i += 8 {
 	}
 
 	for ; i < len(s); i++ {
@@ -206,16 +206,11 @@ func appendText(dst []byte, s string) []byte {
 	return append(append(dst, s...), '"')
 }
 
-// plain8 reports whether eight bytes are ASCII that needs no escape.
-func plain8(s string) bool {
+// word8 returns the first eight bytes of s as a little-endian word.
+func word8(s string) uint64 {
 	_ = s[7]
-	v := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// A byte's top bit ends up set in one of these when it is not ASCII, less than ' ',
-	// '"' or '\\'; borrows go upwards only, so the lowest such byte always shows.
-	quote, slash := v^ones*'"', v^ones*'\\'
-	return (v|(v-ones*' ')|(quote-ones)|(slash-ones))&tops == 0
 }
 
 // appendEscaped appends s with escapes, and the closing quote.
