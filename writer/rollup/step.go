@@ -2,7 +2,6 @@ package rollup
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -306,41 +305,19 @@ func unions(sorted []interval) (all int64, dims [dimCount]int64) {
 }
 
 // uncovered returns how long communication of one side runs inside the step while
-// no computation of that side does; comm is sorted by start. Where the step itself
-// was measured on the other side its bounds mean nothing here.
-func (t *sums) uncovered(self *pendingRange, side record.Side) int64 {
-	t.merged = merge(t.merged[:0], t.compute, side)
-	compute := t.merged
-	var total int64
-	counted := int64(math.MinInt64) // comm up to here is counted
-	for _, iv := range t.comm {
-		if iv.side != side {
-			continue
-		}
-
+// no computation of that side does. Where the step itself was measured on the other
+// side its bounds mean nothing here.
+func (t *sums) uncovered(self *pendingRange, side record.Side) (total int64) {
+	t.waits = merge(t.waits[:0], t.comm, side)
+	for i := range t.waits {
+		iv := &t.waits[i]
 		if self.side == side && !self.open {
 			iv.from, iv.to = max(iv.from, self.start), min(iv.to, self.end())
 		}
 
-		if iv.from = max(iv.from, counted); iv.to <= iv.from {
-			continue
-		}
-
-		counted = iv.to
-		total += iv.to - iv.from
-		for len(compute) > 0 && compute[0].to <= iv.from {
-			compute = compute[1:]
-		}
-
-		for len(compute) > 0 && compute[0].from < iv.to {
-			total -= min(compute[0].to, iv.to) - max(compute[0].from, iv.from)
-			if compute[0].to > iv.to {
-				break
-			}
-
-			compute = compute[1:]
-		}
+		total += max(iv.to-iv.from, 0)
 	}
 
-	return total
+	t.merged = merge(t.merged[:0], t.compute, side)
+	return total - common(t.waits, t.merged)
 }
