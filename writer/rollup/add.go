@@ -49,7 +49,10 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 	rings := inc.Rings
 	if s.replay {
-		rings = s.until.replayed(inc.ID)
+		if rings = s.rings[inc.ID]; rings == nil {
+			rings = map[uint32]*ring{}
+			s.rings[inc.ID] = rings
+		}
 	}
 
 	g := rings[r.Ring]

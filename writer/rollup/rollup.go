@@ -163,8 +163,11 @@ type Stream struct {
 	taken  bool     // nothing was finished since mark could last be computed
 	ended  bool
 
-	replay bool // reading again what State says was read
-	until  until
+	// Reading again what State says was read, up to a place.
+	replay bool
+	until  Position
+	again  map[string]uint32              // segments that State names: all from the position on
+	rings  map[record.ID]map[uint32]*ring // of each incarnation, as the lines read again show them
 }
 
 // source is one segment. Its exported fields are part of Position.State.
@@ -194,7 +197,7 @@ func (s *Stream) Segment(id record.ID, name string) {
 		s.goLive()
 	}
 
-	i, again := s.until.sources[name]
+	i, again := s.again[name]
 	switch {
 	case again && s.segments[i].ID == id:
 		src.inc = s.segments[i].inc // its identity line may lie before the position

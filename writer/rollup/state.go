@@ -185,8 +185,7 @@ func (s *Stream) Resume(p Position) error {
 
 	s.groups = nil // what these were told may be older
 	s.mark = p
-	s.replay = true
-	s.until = until{Position: st.Until, sources: names}
+	s.replay, s.until, s.again, s.rings = true, st.Until, names, map[record.ID]map[uint32]*ring{}
 	return nil
 }
 
@@ -202,26 +201,6 @@ func (inc *incarnation) restore() {
 	for _, c := range w.Calls {
 		w.all[w.find(c.callName)] = c
 	}
-}
-
-// until is where reading again ends.
-type until struct {
-	Position
-	sources map[string]uint32 // segments that State names: all from the position on
-	rings   map[record.ID]map[uint32]*ring
-}
-
-// replayed returns the rings of an incarnation as the lines read again show them.
-func (u *until) replayed(id record.ID) map[uint32]*ring {
-	if u.rings == nil {
-		u.rings = map[record.ID]map[uint32]*ring{}
-	}
-
-	if u.rings[id] == nil {
-		u.rings[id] = map[uint32]*ring{}
-	}
-
-	return u.rings[id]
 }
 
 // leaveReplay ends reading again when the next line is one that is new.
@@ -245,7 +224,7 @@ func (s *Stream) leaveReplay(offset int64) {
 func (s *Stream) goLive() {
 	s.replay = false
 	s.pairer.Live()
-	s.until = until{}
+	s.until, s.again, s.rings = Position{}, nil, nil
 }
 
 // compareNames orders segment names as numbers.
