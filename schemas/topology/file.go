@@ -59,17 +59,17 @@ func parse(name string, b []byte) (*File, error) {
 		return nil, fmt.Errorf("topology %s: %w", name, describe(b, err))
 	}
 
-	if err := f.Validate(); err != nil {
+	if err := f.validate(); err != nil {
 		return nil, fmt.Errorf("topology %s: %w", name, err)
 	}
 
 	return &f, nil
 }
 
-// Validate checks f and brings it into one form: dimensions in lower case ("exp"
+// validate checks f and brings it into one form: dimensions in lower case ("exp"
 // becomes "ep"), a missing world_size becomes the largest rank + 1. Its errors name
 // the key and what to do.
-func (f *File) Validate() error {
+func (f *File) validate() error {
 	if f.WorldSize < 0 || f.WorldSize > maxWorld {
 		return fmt.Errorf("world_size %d: want 1 to %d", f.WorldSize, maxWorld)
 	}

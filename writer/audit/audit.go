@@ -63,8 +63,8 @@ type Report struct {
 	Differences []Difference      `json:"differences"`
 }
 
-// ErrNoJob is returned, wrapped, when the directory has nothing of the job.
-var ErrNoJob = errors.New("no segments and no ledger entries of that job")
+// errNoJob says that the directory has nothing of the job.
+var errNoJob = errors.New("no segments and no ledger entries of that job")
 
 // Jobs returns the jobs that a profiling directory has files or ledger entries of.
 func Jobs(dir string) ([]string, error) {
@@ -107,7 +107,7 @@ func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress f
 	}
 
 	if len(dirs) == 0 && len(entries) == 0 {
-		return nil, fmt.Errorf("audit %s, job %s: %w", dir, job, ErrNoJob)
+		return nil, fmt.Errorf("audit %s, job %s: %w", dir, job, errNoJob)
 	}
 
 	aged, err := ledger.Aged(dir)

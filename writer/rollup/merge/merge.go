@@ -24,8 +24,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// Prefix begins the directory names that are no job's name.
-const Prefix = "default_task_id_"
+// prefix begins the directory names that are no job's name.
+const prefix = "default_task_id_"
 
 // Job is one job that was put together.
 type Job struct {
@@ -87,12 +87,12 @@ func (r Result) Notes(job string) []string {
 	var notes []string
 	for _, j := range r.Jobs {
 		if job == "" || j.Name == job {
-			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), Prefix, j.Ranks, j.By, j.Name))
+			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), prefix, j.Ranks, j.By, j.Name))
 		}
 	}
 
 	if n := len(r.Doubtful); n > 0 && (job == "" || slices.Contains(r.Doubtful, job)) {
-		notes = append(notes, fmt.Sprintf("%d directories %s… overlap in time and could be of several jobs: no communicator tells whose they are, so each is a job of its own; set MINDX_TASK_ID or LAGGARD_JOB for the next run", n, Prefix))
+		notes = append(notes, fmt.Sprintf("%d directories %s… overlap in time and could be of several jobs: no communicator tells whose they are, so each is a job of its own; set MINDX_TASK_ID or LAGGARD_JOB for the next run", n, prefix))
 	}
 
 	return notes
@@ -120,7 +120,7 @@ func look(ranks []segment.RankDir) []*piece {
 	byDir := map[string]*piece{}
 	var pieces []*piece
 	for _, r := range ranks {
-		digits, ok := strings.CutPrefix(r.Job, Prefix)
+		digits, ok := strings.CutPrefix(r.Job, prefix)
 		number, err := strconv.ParseInt(digits, 10, 64)
 		if !ok || err != nil {
 			continue
