@@ -34,8 +34,7 @@ func (s *Stream) closable(inc *incarnation) bool {
 	}
 
 	if inc.process != nil {
-		oldest, waits := inc.process.Oldest()
-		return !waits || oldest >= inc.cut() || now-first.end >= int64(PairPatience)
+		return inc.paired() || now-first.end >= int64(PairPatience)
 	}
 
 	for _, g := range inc.Rings {
@@ -231,10 +230,11 @@ func (s *Stream) settled(inc *incarnation) bool {
 		return false
 	}
 
-	if inc.process == nil {
-		return true
-	}
+	return inc.process == nil || inc.paired()
+}
 
+// paired reports whether no TaskD range of the first open step waits for a line.
+func (inc *incarnation) paired() bool {
 	oldest, waits := inc.process.Oldest()
 	return !waits || oldest >= inc.cut()
 }

@@ -3,6 +3,7 @@ package rollup
 import (
 	"cmp"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,12 +135,7 @@ func (s *Stream) find(id record.ID) *incarnation {
 
 // identify takes an identity line.
 func (s *Stream) identify(m *record.Meta) {
-	src := s.segments[s.current]
-	if src == nil {
-		s.Segment(0, "")
-		src = s.segments[s.current]
-	}
-
+	src := s.source()
 	inc := s.find(m.Incarnation)
 	if inc == nil {
 		if s.replay {
@@ -167,20 +163,13 @@ func (s *Stream) giveRank(inc *incarnation) {
 	r := s.rankRow(inc)
 	old := inc.row
 	old.Version = r.Version
-	if old.Job == r.Job && sameRank(&old, &r) {
+	if reflect.DeepEqual(old, r) {
 		return
 	}
 
 	inc.row = r
 	s.rows.Ranks = append(s.rows.Ranks, r)
 	s.taken = false
-}
-
-func sameRank(a, b *row.Rank) bool {
-	return a.WorldSize == b.WorldSize && a.LocalRank == b.LocalRank && a.Node == b.Node && a.Device == b.Device &&
-		a.Pod == b.Pod && a.PID == b.PID && a.BootID == b.BootID && a.StartedNs == b.StartedNs && a.EndedNs == b.EndedNs &&
-		a.Writer == b.Writer && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Off, b.Off) &&
-		slices.EqualFunc(a.GroupRanks, b.GroupRanks, slices.Equal)
 }
 
 // rankRow is the row that says who this process is. It has values that a hostile line may have made up,
@@ -210,31 +199,14 @@ func (s *Stream) rankRow(inc *incarnation) row.Rank {
 // u32 bounds a number that a hostile line may have made up.
 func u32(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
 
-func (s *Stream) job(inc *incarnation) string {
-	if s.o.Job != "" {
-		return s.o.Job
-	}
+func (s *Stream) job(inc *incarnation) string { return cmp.Or(s.o.Job, inc.Meta.Job) }
 
-	return inc.Meta.Job
-}
-
-func (s *Stream) node(inc *incarnation) string {
-	if inc.Meta.Node != "" {
-		return inc.Meta.Node
-	}
-
-	return s.o.Node
-}
+func (s *Stream) node(inc *incarnation) string { return cmp.Or(inc.Meta.Node, s.o.Node) }
 
 // ofLine returns the incarnation of a laggard line; a file whose identity line is
 // missing is an incarnation of its own.
 func (s *Stream) ofLine() *incarnation {
-	src := s.segments[s.current]
-	if src == nil {
-		s.Segment(0, "")
-		src = s.segments[s.current]
-	}
-
+	src := s.source()
 	if src.inc == nil {
 		id := record.HashID(s.o.Job, strconv.Itoa(s.o.Rank), "segment", src.ID.String())
 		src.inc = s.find(id)

@@ -213,6 +213,15 @@ func (s *Stream) Segment(id record.ID, name string) {
 	s.next, s.bounds = 0, boundsOf(name)
 }
 
+// source returns the segment being read, one without a name where none was begun.
+func (s *Stream) source() *source {
+	if s.segments[s.current] == nil {
+		s.Segment(0, "")
+	}
+
+	return s.segments[s.current]
+}
+
 func plainName(name string) string { return strings.TrimSuffix(name, ".zst") }
 
 // Line takes one complete line, with or without its '\n', and the offset of its

@@ -16,10 +16,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 		return false
 	}
 
-	if s.segments[s.current] == nil {
-		s.Segment(0, "")
-	}
-
+	s.source()
 	if !s.bounds.hold(timeOf(&s.marker.Marker)) {
 		s.refuse(offset, line, "", BadTime)
 		return true

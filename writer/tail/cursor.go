@@ -28,15 +28,13 @@ const maxCursor = 256 << 20
 // of it in hex. It is a cache: without it everything is read again from the
 // oldest segment, and the store says what it has.
 type cursorFile struct {
-	Format  string         `json:"format"`
-	Store   string         `json:"store"`           // what the positions are acknowledged by
-	Shard   string         `json:"shard,omitempty"` // of the store, that rows go to
-	Streams []cursorStream `json:"streams"`
-}
-
-type cursorStream struct {
-	Key
-	Position
+	Format  string `json:"format"`
+	Store   string `json:"store"`           // what the positions are acknowledged by
+	Shard   string `json:"shard,omitempty"` // of the store, that rows go to
+	Streams []struct {
+		Key
+		Position
+	} `json:"streams"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -93,7 +91,10 @@ func parseCursor(b []byte, store string) (positions map[Key]Position, shard stri
 func SaveCursor(path, store, shard string, positions map[Key]Position) (err error) {
 	c := cursorFile{Format: cursorFormat, Store: store, Shard: shard}
 	for k, p := range positions {
-		c.Streams = append(c.Streams, cursorStream{k, p})
+		c.Streams = append(c.Streams, struct {
+			Key
+			Position
+		}{k, p})
 	}
 
 	body, err := json.Marshal(c)
