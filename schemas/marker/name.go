@@ -41,15 +41,7 @@ func (p *Pairer) intern(b []byte) string {
 	}
 
 	s := string(b)
-	if p.seen == nil {
-		p.seen = make(map[string]string)
-	}
-
-	if len(p.seen) < internMax && len(s) <= internBytes {
-		p.seen[s] = s
-	}
-
-	return s
+	return remember(&p.seen, s, s)
 }
 
 // base is record.BaseOp, and remembers as intern does.
@@ -58,13 +50,17 @@ func (p *Pairer) base(raw string) string {
 		return s
 	}
 
-	s := record.BaseOp(raw)
-	if p.ops == nil {
-		p.ops = make(map[string]string)
+	return remember(&p.ops, raw, record.BaseOp(raw))
+}
+
+// remember puts a string into a table while that has room, and returns it.
+func remember(table *map[string]string, key, s string) string {
+	if *table == nil {
+		*table = make(map[string]string)
 	}
 
-	if len(p.ops) < internMax && len(raw) <= internBytes {
-		p.ops[raw] = s
+	if len(*table) < internMax && len(key) <= internBytes {
+		(*table)[key] = s
 	}
 
 	return s

@@ -65,7 +65,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
 	}
 	if o.State != "" {
-		cursor, shard, err := tail.LoadCursor(f.cursorPath(), f.store)
+		cursor, shard, err := tail.LoadCursor(cursorPath(o.State, f.store), f.store)
 		if err != nil {
 			o.Logger.Warn("cursor not usable, the store tells what it has", "err", err)
 		}

@@ -313,12 +313,6 @@ func (e *engine) put(ctx context.Context, m *member) error {
 	return nil
 }
 
-// leave gives a member up; what of it is not acknowledged is the next one's.
-func (e *engine) leave(m *member) error {
-	delete(e.members, m.stream.Dir.Path)
-	return m.lease.Close()
-}
-
 func (e *engine) close() error {
 	errs := []error{e.tree.Close()}
 	for _, m := range e.members {

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -114,26 +115,20 @@ const lossLine = `{"loss":`
 
 // Line implements tail.Visitor.
 func (m *member) Line(offset int64, line []byte) {
-	m.again = m.counted(offset)
+	m.again = m.reading != m.segment.Name || offset < m.segment.Upto
 	m.roller.Line(offset, line)
 	if m.again {
 		return
 	}
 
-	if len(line) > len(lossLine) && string(line[:len(lossLine)]) == lossLine {
-		if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
-			if m.parser.Loss.Plausible() { // else it was refused
-				m.segment.lose(&m.parser.Loss)
-			}
+	if bytes.HasPrefix(line, []byte(lossLine)) {
+		t, err := m.parser.Parse(line)
+		if err == nil && t == record.LineLoss && m.parser.Loss.Plausible() { // else it was refused
+			m.segment.lose(&m.parser.Loss)
 		}
 	}
 
 	m.segment.Upto = offset + int64(len(line)) + 1
-}
-
-// counted reports whether the line at offset was counted before.
-func (m *member) counted(offset int64) bool {
-	return m.reading != m.segment.Name || offset < m.segment.Upto
 }
 
 // why says what the reason of a line that is refused means.

@@ -53,8 +53,10 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 
 // pass is Once into one shard, of the rank directories of part (nil: of all); r is added to.
 func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool, o Options, r *Report) error {
-	if err := reach(ctx, sink); err != nil {
-		return err
+	if p, ok := sink.(ship.Pinger); ok { // a store that is not there is an error at once instead of a retry
+		if err := p.Ping(ctx); err != nil {
+			return err
+		}
 	}
 
 	if o.Ship.Memory <= 0 {
@@ -79,15 +81,6 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 
 	r.add(shipper.Stats(), e)
 	return errors.Join(err, e.close())
-}
-
-// reach makes a store that is not there an error at once instead of a retry.
-func reach(ctx context.Context, sink ship.Sink) error {
-	if p, ok := sink.(ship.Pinger); ok {
-		return p.Ping(ctx)
-	}
-
-	return nil
 }
 
 // compact lets a sink that keeps many small files tidy up when nothing more comes.

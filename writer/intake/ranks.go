@@ -118,7 +118,8 @@ func (f *Follower) holds() int {
 	return n
 }
 
-// leave gives a directory up, with its place in the cursor up to date.
+// leave gives a directory up, with its place in the cursor up to date. What of it is not
+// acknowledged is the next one's.
 func (f *Follower) leave(m *member) error {
 	f.acknowledge(m)
 	f.mu.Lock()
@@ -128,5 +129,6 @@ func (f *Follower) leave(m *member) error {
 	// The tree's stream is at its end; whoever takes the directory next begins with
 	// a new one.
 	f.e.tree.Forget(m.stream)
-	return f.e.leave(m)
+	delete(f.e.members, m.stream.Dir.Path)
+	return m.lease.Close()
 }

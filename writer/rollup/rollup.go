@@ -255,11 +255,9 @@ func (s *Stream) pass(offset int64, n int) {
 	}
 }
 
-const taskdPrefix = `{"Kind":`
-
 // read takes a line; false means that it is no line of anybody.
 func (s *Stream) read(offset int64, line []byte) bool {
-	if len(line) > len(taskdPrefix) && string(line[:len(taskdPrefix)]) == taskdPrefix {
+	if bytes.HasPrefix(line, []byte(`{"Kind":`)) {
 		return s.readMarker(offset, line)
 	}
 
