@@ -2,7 +2,6 @@ package marker
 
 import (
 	"bytes"
-	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -119,18 +118,8 @@ func (p *Parser) text(c *cursor) []byte {
 	return nil
 }
 
-// controls reports whether b holds a byte below 0x20, eight at a time.
+// controls reports whether b holds a byte below 0x20.
 func controls(b []byte) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for len(b) >= 8 {
-		w := binary.LittleEndian.Uint64(b)
-		if (w-0x20*ones)&^w&tops != 0 {
-			return true
-		}
-
-		b = b[8:]
-	}
-
 	for _, c := range b {
 		if c < 0x20 {
 			return true
