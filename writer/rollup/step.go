@@ -197,7 +197,7 @@ func common(a, b []interval) (total int64) {
 
 // merge appends the union of one side's intervals, apart and in order.
 func merge(dst, all []interval, side record.Side) []interval {
-	sortByStart(all)
+	slices.SortFunc(all, byStart)
 	for _, iv := range all {
 		if iv.side != side {
 			continue
@@ -212,16 +212,6 @@ func merge(dst, all []interval, side record.Side) []interval {
 	}
 
 	return dst
-}
-
-// sortByStart sorts intervals, which mostly come sorted.
-func sortByStart(all []interval) {
-	for i := 1; i < len(all); i++ {
-		if a, b := &all[i-1], &all[i]; a.from > b.from || a.from == b.from && a.to > b.to {
-			slices.SortFunc(all, byStart)
-			return
-		}
-	}
 }
 
 func byStart(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
@@ -258,7 +248,7 @@ func (t *sums) fill(out *row.Step) {
 // as exposed. Waiting that no range covers stays in self time, which so is an
 // upper bound of the rank's own work wherever communication is not overlapped.
 func (t *sums) fillComm(out *row.Step, self *pendingRange) {
-	sortByStart(t.comm)
+	slices.SortFunc(t.comm, byStart)
 	total, dims := unions(t.comm)
 	out.CommNs = total
 	out.CommTPNs, out.CommPPNs, out.CommDPNs = dims[dimTP], dims[dimPP], dims[dimDP]
