@@ -27,24 +27,16 @@ type rank struct {
 	calls   uint64
 
 	// The store's ledger.
-	segments map[entryKey]row.Ledger
+	segments map[row.Ledger]row.Ledger // by what names a line of a segment's account: of several the one that covers most of it counts
 	names    map[uint64]string
 	batched  map[ship.LedgerKey]uint64 // rows of the batches that were acknowledged, by table, incarnation and segment
-}
-
-// entryKey names a line of a segment's account; of several the one that covers most
-// of the segment counts.
-type entryKey struct {
-	segment             uint64
-	name                string
-	state, reason, kind string
 }
 
 func newRank(n uint32) *rank {
 	return &rank{
 		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, records: map[ship.SegmentKind]ship.Held{},
 		steps: map[ship.Process]ship.Held{}, windows: map[ship.Process]ship.Held{},
-		segments: map[entryKey]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.LedgerKey]uint64{},
+		segments: map[row.Ledger]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.LedgerKey]uint64{},
 	}
 }
 
@@ -67,7 +59,7 @@ func (r *rank) entry(l *row.Ledger) {
 		return // the local ledger's own entry, come back
 	}
 
-	k := entryKey{l.Segment, l.Name, l.State, l.Reason, l.Kind}
+	k := row.Ledger{Segment: l.Segment, Name: l.Name, State: l.State, Reason: l.Reason, Kind: l.Kind}
 	if old, ok := r.segments[k]; !ok || l.LastOffset > old.LastOffset {
 		r.segments[k] = *l
 	}
@@ -131,47 +123,47 @@ func (a *auditor) calls(r *rank, d *disk, gone uint64) {
 func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, calls uint64) {
 	want = map[ship.SegmentKind]bounds{}
 	for k, l := range r.segments {
-		if _, on := d.names[k.segment]; on {
+		if _, on := d.names[k.Segment]; on {
 			continue
 		}
 
-		switch k.state {
+		switch k.State {
 		case "emitted":
 			a.report.Emitted += l.Records
-			if k.kind == "" {
+			if k.Kind == "" {
 				continue // of no known kind: dropped
 			}
 
-			if a.isRaw(k.kind) {
-				key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
+			if a.isRaw(k.Kind) {
+				key := ship.SegmentKind{Rank: r.number, Segment: k.Segment, Kind: k.Kind}
 				b := want[key]
 				want[key] = bounds{b.least + l.Records, b.most + l.Records}
-			} else if k.kind != communication {
+			} else if k.Kind != communication {
 				a.report.Summarised += l.Records
 			}
 
-			if k.kind == communication {
+			if k.Kind == communication {
 				calls += l.Records
 			}
 		case "dropped":
-			a.report.Dropped[k.reason] += l.Records
+			a.report.Dropped[k.Reason] += l.Records
 		case "aged":
 			a.report.Aged += l.Records
 		}
 	}
 
 	for k, l := range r.segments {
-		if _, on := d.names[k.segment]; on || k.state != "dropped" && k.state != "aged" || k.kind == "" {
+		if _, on := d.names[k.Segment]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
 			continue
 		}
 
-		key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
+		key := ship.SegmentKind{Rank: r.number, Segment: k.Segment, Kind: k.Kind}
 		if b, ok := want[key]; ok {
 			n := min(b.least, l.Records)
 			want[key] = bounds{b.least - n, b.most - n}
 		}
 
-		if k.kind == communication {
+		if k.Kind == communication {
 			calls -= min(calls, l.Records)
 		}
 	}

@@ -53,13 +53,11 @@ type Ledger struct {
 	path string
 	open func(path string) (file, error) // openFile, but for tests
 
-	mu    sync.Mutex
-	f     file
-	stale extent // of a failed Append, to be removed before the next
+	mu sync.Mutex
+	f  file
+	// What a failed Append left in the file, to be removed before the next: see write.
+	staleFrom, staleTo int64
 }
-
-// extent is a range of the file, in bytes.
-type extent struct{ from, to int64 }
 
 // Path returns where the ledger of a profiling directory is.
 func Path(dir string) string { return filepath.Join(dir, folder, name) }
@@ -277,7 +275,7 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 
 // clean removes what a failed Append could not take back at once.
 func (l *Ledger) clean() error {
-	if l.stale == (extent{}) {
+	if l.staleTo == 0 {
 		return nil
 	}
 
@@ -304,9 +302,9 @@ func (l *Ledger) write(lines []byte) error {
 
 	// Take back what was written: in the file, or by a copy without it.
 	undo := l.f.Truncate(size)
-	stale := extent{size, size}
+	to := size
 	if undo != nil { // another process's repair may cut the torn rest, never whole lines
-		stale.to += int64(bytes.LastIndexByte(lines[:max(0, min(n, len(lines)))], '\n') + 1)
+		to += int64(bytes.LastIndexByte(lines[:max(0, min(n, len(lines)))], '\n') + 1)
 	} else {
 		undo = l.f.Sync()
 	}
@@ -315,7 +313,7 @@ func (l *Ledger) write(lines []byte) error {
 		return err
 	}
 
-	l.stale = stale
+	l.staleFrom, l.staleTo = size, to
 	if again := l.drop(); again != nil {
 		return errors.Join(err, undo, again)
 	}
@@ -338,17 +336,17 @@ func (l *Ledger) drop() error {
 		}
 
 		size := st.Size()
-		if err := l.copyTo(w, 0, min(l.stale.from, size)); err != nil {
+		if err := l.copyTo(w, 0, min(l.staleFrom, size)); err != nil {
 			return err
 		}
 
-		return l.copyTo(w, min(l.stale.to, size), size)
+		return l.copyTo(w, min(l.staleTo, size), size)
 	})
 	if err != nil {
 		return err
 	}
 
-	l.stale = extent{} // of the old file: the new one has other lines there
+	l.staleFrom, l.staleTo = 0, 0 // of the old file: the new one has other lines there
 	err = l.f.Close()
 	l.f = nil
 
@@ -431,7 +429,7 @@ func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
-	if l.stale != (extent{}) {
+	if l.staleTo != 0 {
 		err = l.locked(l.clean)
 	}
 
