@@ -29,9 +29,8 @@ import (
 
 // Options of a Writer. State is required.
 type Options struct {
-	State string // folder of the journal
-	Limit int64  // most bytes of a segment; 0 is segment.DefaultLimit
-	Now   func() time.Time
+	State string        // folder of the journal
+	Limit int64         // most bytes of a segment; 0 is segment.DefaultLimit
 	Turn  *segment.Turn // shared by the writers of this directory; nil is alone
 	// Account takes what TaskD's lines can't say, for the ledger: what was lost
 	// before it came here, and ranges with a name that TaskD's files never hold. The
@@ -44,6 +43,7 @@ type Writer struct {
 	dir     string
 	meta    record.Meta
 	o       Options
+	now     func() time.Time
 	journal string // path
 	state   state  // as of the journal: everything in the files
 
@@ -73,11 +73,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 		o.Limit = segment.DefaultLimit
 	}
 
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-
-	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, next: map[uint32]uint64{}}
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, now: time.Now, next: map[uint32]uint64{}}
 	w.encoder = marker.Encoder{Process: uint32(meta.PID), Thread: uint32(meta.PID), Device: uint32(max(meta.LocalRank, 0))}
 	if err := segment.Disk.Mkdir(w.dir); err != nil {
 		return nil, fmt.Errorf("make rank directory %s: %w", w.dir, err)
@@ -247,7 +243,7 @@ func (w *Writer) rotate() error {
 		return err
 	}
 
-	number := w.o.Now().Unix()
+	number := w.now().Unix()
 	for _, i := range infos {
 		number = max(number, i.Number+1)
 	}

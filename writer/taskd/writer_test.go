@@ -274,11 +274,12 @@ func TestWriter_RefusesAPlantedLink(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	now := func() time.Time { return time.Unix(1753000000, 0) }
-	w, err := Open(dir, meta(), Options{State: state, Now: now})
+	w, err := Open(dir, meta(), Options{State: state})
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	w.now = func() time.Time { return time.Unix(1753000000, 0) }
 
 	if err := os.Symlink(target, filepath.Join(dir, "1753000000")); err != nil {
 		t.Fatal(err)
