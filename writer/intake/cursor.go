@@ -71,15 +71,14 @@ func (f *Follower) acknowledge(m *member) {
 		f.cursor[key], f.dirty = acked, true
 	}
 
-	number, _ := segment.Number(acked.Segment)
-	s := shipped{before: number, whole: -1}
+	first, _ := segment.Number(acked.Segment)
 	at := m.stream.Position()
 	if m.stream.Caught() && acked.Segment == at.Segment && acked.Offset == at.Offset && m.out.Pending() == 0 {
-		s.whole = number
+		first++ // all of it
 	}
 
 	f.mu.Lock()
-	f.shipped[m.stream.Dir.Path] = s
+	f.shipped[m.stream.Dir.Path] = first
 	f.mu.Unlock()
 }
 

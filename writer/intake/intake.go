@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"strings"
@@ -67,8 +68,6 @@ type Options struct {
 	// Own tells the ranks whose rings this process drains: other agents hand them
 	// over. nil is none.
 	Own func(job string, rank int) bool
-	// Only restricts the ranks; nil takes all.
-	Only func(job string, rank int) bool
 	// Ranks bounds the rank directories that a Follower holds at once, each with RankFiles
 	// descriptors; those beyond wait until one is left. 0 is no bound.
 	Ranks int
@@ -124,7 +123,9 @@ type engine struct {
 	// part are the rank directories that a pass takes, by path; nil takes all.
 	part  map[string]bool
 	marks bool // positions are kept: a follower's
-	local local
+
+	ledger fs.FileInfo // of the profiling directory, as of aged
+	aged   func(job string, rank int, name string) bool
 
 	merged merge.Result              // jobs that lie in several directories
 	jobs   map[string]*placement.Job // what was found of each
@@ -143,8 +144,8 @@ func addLoss(sums map[string]LossSum, reason string, l LossSum) {
 func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 	return &engine{
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
-		tree:  tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
-		local: local{root: root}, jobs: map[string]*placement.Job{},
+		tree: tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
+		jobs: map[string]*placement.Job{},
 	}
 }
 
@@ -176,11 +177,12 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	o.Refused = m.refuseLine
 	m.roller = rollup.New(o)
 	m.altered = m.roller.Altered()
-	if err := e.local.refresh(); err != nil {
+	aged, err := e.agedOf(s.Dir.Job, s.Dir.Rank)
+	if err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
 	}
 
-	if err := s.Guard(e.local.of(s.Dir.Job, s.Dir.Rank)); err != nil {
+	if err := s.Guard(aged); err != nil {
 		return nil, err
 	}
 

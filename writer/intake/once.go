@@ -123,7 +123,7 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 	r.Notes = e.gather(streams)
 	var members []*member
 	for _, s := range streams {
-		if e.part != nil && !e.part[s.Dir.Path] || e.o.Only != nil && !e.o.Only(s.Dir.Job, s.Dir.Rank) {
+		if e.part != nil && !e.part[s.Dir.Path] {
 			continue
 		}
 

@@ -19,10 +19,6 @@ func (f *Follower) scan() []*tail.Stream {
 	seen := map[string]bool{}
 	for _, s := range streams {
 		seen[s.Dir.Path] = true
-		if f.o.Only != nil && !f.o.Only(s.Dir.Job, s.Dir.Rank) {
-			continue
-		}
-
 		if err := f.adopt(s); err != nil {
 			f.problem = err.Error()
 		}
@@ -102,7 +98,7 @@ func (f *Follower) adopt(s *tail.Stream) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.streams[path] = s
-	f.shipped[path] = shipped{before: m.from, whole: -1}
+	f.shipped[path] = m.from
 	return nil
 }
 
