@@ -68,7 +68,7 @@ func (s *shipping) options() (intake.Options, error) {
 		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all", "deep"}))
 	}
 
-	o.Rollup.Records = selection
+	o.Records = selection
 	var err error
 	if o.Ship.Memory, err = ageing.ParseSize(s.memory); err != nil || o.Ship.Memory <= 0 {
 		return o, usage("--memory %s: want a size such as 64MiB", s.memory)

@@ -51,7 +51,12 @@ func shipper(what string) error {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		stop()
 	}()
-	return intake.Follow(ctx, parts[0], sink, intake.Options{State: parts[3], Rollup: intake.Rollup{Records: selection}})
+	f, err := intake.NewFollower(parts[0], sink, intake.Options{State: parts[3], Records: selection})
+	if err != nil {
+		return err
+	}
+
+	return f.Run(ctx)
 }
 
 // paced writes the segments of eight ranks at shipRate.

@@ -30,7 +30,7 @@ type agent struct {
 func (b *bed) follow(t *testing.T, store string) *agent {
 	t.Helper()
 	a := &agent{t: t, done: make(chan error, 1)}
-	o := intake.Options{Rollup: intake.Rollup{Records: rollup.All}, State: t.TempDir(), Logger: slog.New(slog.NewTextHandler(a, nil))}
+	o := intake.Options{Records: rollup.All, State: t.TempDir(), Logger: slog.New(slog.NewTextHandler(a, nil))}
 	o.Ship.Copies = copies(t)
 	f, err := intake.NewFollower(b.dir, b.sink(t, store, clickhouse.Options{Timeout: 20 * time.Second}), o)
 	if err != nil {

@@ -88,7 +88,7 @@ func (b *bed) sink(t *testing.T, store string, o clickhouse.Options) *clickhouse
 // ingest stores the job, whole batches of --memory bytes at a time.
 func (b *bed) ingest(t *testing.T, store string, memory int64, giveUp time.Duration) (intake.Report, error) {
 	t.Helper()
-	o := intake.Options{Rollup: intake.Rollup{Records: rollup.All}, State: t.TempDir(), Logger: logger(t)}
+	o := intake.Options{Records: rollup.All, State: t.TempDir(), Logger: logger(t)}
 	o.Ship.Memory, o.Ship.GiveUp, o.Ship.Copies = memory, giveUp, copies(t)
 	return intake.Once(t.Context(), b.dir, b.sink(t, store, clickhouse.Options{Timeout: 20 * time.Second}), o)
 }

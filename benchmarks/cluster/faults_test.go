@@ -155,7 +155,7 @@ func otherReplica(t *testing.T, b *bed) {
 		ctx, leave := context.WithCancel(t.Context())
 		first := make(chan result, 1)
 		go func() {
-			o := intake.Options{Rollup: intake.Rollup{Records: rollup.All}}
+			o := intake.Options{Records: rollup.All}
 			o.Ship.BatchRows = 64
 			r, err := intake.Once(ctx, b.dir, b.sink(t, busy.Store(b.database), clickhouse.Options{}), o)
 			first <- result{r, err}

@@ -266,7 +266,7 @@ func TestAudit(t *testing.T) {
 	}
 
 	// A segment that the ledger holds as lost must not be in the store.
-	l, err := ledger.Open(sites[1].dir, ledger.Options{})
+	l, err := ledger.Open(sites[1].dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -220,7 +220,7 @@ func (rec *recording) image(t *testing.T, r *rand.Rand, n int) loss {
 // what is stored of the old process.
 func recovered(t *testing.T, dir, store string) map[line]bool {
 	t.Helper()
-	l, err := ledger.Open(dir, ledger.Options{})
+	l, err := ledger.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

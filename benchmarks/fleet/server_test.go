@@ -142,7 +142,7 @@ func BenchmarkRowBytes(b *testing.B) {
 			b.Fatal(err)
 		}
 
-		if _, err := intake.Once(b.Context(), dir, sink, intake.Options{Rollup: intake.Rollup{Records: rollup.All}}); err != nil {
+		if _, err := intake.Once(b.Context(), dir, sink, intake.Options{Records: rollup.All}); err != nil {
 			b.Fatal(err)
 		}
 

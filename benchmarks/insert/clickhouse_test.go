@@ -50,7 +50,7 @@ func BenchmarkFileToClickHouse(b *testing.B) {
 		defer server.Exec("DROP DATABASE " + db)
 		defer s.Close()
 		return run(b, server.PID(), func() {
-			r, err := intake.Once(b.Context(), dir, s, intake.Options{Rollup: intake.Rollup{Records: rollup.All}})
+			r, err := intake.Once(b.Context(), dir, s, intake.Options{Records: rollup.All})
 			if err != nil || r.Tables["records"].Inserted != n {
 				b.Fatalf("%v: %s", err, r)
 			}

@@ -42,7 +42,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 		}
 
 		ours = append(ours, run(b, 0, func() {
-			r, err := intake.Once(b.Context(), dir, sink, intake.Options{Rollup: intake.Rollup{Records: rollup.All}})
+			r, err := intake.Once(b.Context(), dir, sink, intake.Options{Records: rollup.All})
 			if err != nil || r.Tables["records"].Inserted != n {
 				b.Fatalf("%v: %s", err, r)
 			}

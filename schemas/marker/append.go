@@ -1,6 +1,7 @@
 package marker
 
 import (
+	"encoding/json"
 	"strconv"
 	"unicode/utf8"
 )
@@ -45,58 +46,26 @@ func appendSpan(dst []byte, m *Marker) []byte {
 	return strconv.AppendUint(append(dst, `,"End":`...), m.End, 10)
 }
 
-const hexDigits = "0123456789abcdef"
-
-// appendText appends s as encoding/json writes a string: '<', '>', '&', U+2028
-// and U+2029 escaped, what is no UTF-8 as �.
+// appendText appends s as encoding/json writes a string, which it leaves to that where
+// more than quotes and backslashes are escaped.
 func appendText(dst, s []byte) []byte {
+	start := len(dst)
 	dst = append(dst, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			switch {
-			case c == '"' || c == '\\':
-				dst = append(dst, '\\', c)
-			case c >= 0x20 && c != '<' && c != '>' && c != '&':
-				dst = append(dst, c)
-			default:
-				dst = appendControl(dst, c)
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < 0x20 || c >= utf8.RuneSelf || c == '<' || c == '>' || c == '&':
+			text, err := json.Marshal(string(s))
+			if err != nil {
+				panic("BUG: a string is not JSON: " + err.Error())
 			}
 
-			i++
-			continue
-		}
-
-		r, n := utf8.DecodeRune(s[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			dst = append(dst, `\ufffd`...)
-		case r == '\u2028' || r == '\u2029':
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[r&15])
+			return append(dst[:start], text...)
 		default:
-			dst = append(dst, s[i:i+n]...)
+			dst = append(dst, c)
 		}
-
-		i += n
 	}
 
 	return append(dst, '"')
-}
-
-func appendControl(dst []byte, c byte) []byte {
-	switch c {
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	}
-
-	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }

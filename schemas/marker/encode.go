@@ -2,18 +2,20 @@ package marker
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
+	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// NameLimit is the length from which libmspti refuses a name, in bytes: such a
+// nameLimit is the length from which libmspti refuses a name, in bytes: such a
 // range is in no file of TaskD's. The producers of communication names escape the
 // quotes beforehand, and the backslashes count.
-const NameLimit = 255
+const nameLimit = 255
 
 // Encoder turns records into lines, for one process. A range whose name reaches
-// NameLimit has none, as with TaskD itself.
+// nameLimit has none, as with TaskD itself.
 //
 // Promise: a Pairer that reads the lines yields the same record in every field
 // that TaskD has. TaskD has no tokens, paths, ring numbers or exposed time, and of
@@ -28,7 +30,7 @@ type Encoder struct {
 	Thread  uint32 // tid of ranges that know none
 	Device  uint32 // device that device lines carry
 	LastID  uint64 // Id drawn last; the next record gets LastID + 1
-	Refused uint64 // ranges whose name reached NameLimit
+	Refused uint64 // ranges whose name reached nameLimit
 
 	line         Marker
 	name, domain []byte
@@ -46,7 +48,7 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 	*m = Marker{Kind: KindMarker, ID: e.LastID + 1, Process: e.Process, Thread: e.thread(r)}
 	m.Device, m.Stream = m.Process, m.Thread
 	e.setName(m, r)
-	if nameLength(m) >= NameLimit {
+	if nameLength(m) >= nameLimit {
 		e.Refused++
 		return dst
 	}
@@ -184,41 +186,20 @@ func taskdDtype(dtype string) string {
 	return dtype
 }
 
-// hcclOp returns the operation as TaskD's readers expect it.
+// hcclOps are the operations as TaskD's readers expect them.
+var hcclOps = map[string]string{
+	"allreduce": "HcclAllreduce", "allgather": "HcclAllGather", "reducescatter": "HcclReduceScatter",
+	"reduce": "HcclReduce", "broadcast": "HcclBroadcast", "scatter": "HcclScatter", "gather": "HcclGather",
+	"alltoall": "HcclAlltoAll", "barrier": "HcclBarrier",
+	"send": "HcclSend", "recv": "HcclRecv", "sendrecv": "HcclBatchSendRecv",
+}
+
+// hcclOp returns the operation of r by that name; one that has none as it is spelt.
 func hcclOp(r *record.Record) string {
 	raw := r.OpRaw
-	if len(raw) >= 4 && equalFold([]byte(raw[:4]), "hccl") {
+	if len(raw) >= 4 && strings.EqualFold(raw[:4], "hccl") || r.Op == "" {
 		return raw
 	}
 
-	switch r.Op {
-	case "allreduce":
-		return "HcclAllreduce"
-	case "allgather":
-		return "HcclAllGather"
-	case "reducescatter":
-		return "HcclReduceScatter"
-	case "reduce":
-		return "HcclReduce"
-	case "broadcast":
-		return "HcclBroadcast"
-	case "scatter":
-		return "HcclScatter"
-	case "alltoall":
-		return "HcclAlltoAll"
-	case "send":
-		return "HcclSend"
-	case "recv":
-		return "HcclRecv"
-	case "sendrecv":
-		return "HcclBatchSendRecv"
-	case "barrier":
-		return "HcclBarrier"
-	case "gather":
-		return "HcclGather"
-	case "":
-		return raw
-	}
-
-	return r.Op
+	return cmp.Or(hcclOps[r.Op], r.Op)
 }

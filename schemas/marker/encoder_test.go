@@ -149,11 +149,11 @@ func TestEncoder_NameLimit(t *testing.T) {
 	}
 	var e Encoder
 	e.setName(&e.line, &record.Record{Kind: record.Communication, Op: "allreduce", Count: 8, Peer: record.NoPeer})
-	room := NameLimit - 1 - nameLength(&e.line)
+	room := nameLimit - 1 - nameLength(&e.line)
 	for _, c := range []struct {
 		r       record.Record
 		refused bool
-	}{{other(NameLimit - 1), false}, {other(NameLimit), true}, {comm(room), false}, {comm(room + 1), true}} {
+	}{{other(nameLimit - 1), false}, {other(nameLimit), true}, {comm(room), false}, {comm(room + 1), true}} {
 		e := Encoder{Process: 7, LastID: 4}
 		text := e.Append(nil, &c.r)
 		if refused := len(text) == 0; refused != c.refused || (e.Refused == 1) != c.refused || (e.LastID == 4) != c.refused {

@@ -299,8 +299,8 @@ func TestClassify(t *testing.T) {
 		{"HcclBarrier", "communication", comm("barrier", "HcclBarrier", "", -1, 0, "", 0)},
 		{"", "communication", comm("", "", "", -1, 0, "", 0)},
 	} {
-		var n names
-		if d := cmp.Diff(c.want, n.classify([]byte(c.name), []byte(c.domain))); d != "" {
+		var p Pairer
+		if d := cmp.Diff(c.want, p.classify([]byte(c.name), []byte(c.domain))); d != "" {
 			t.Errorf("classify(%q, %q) (-want +got):\n%s", c.name, c.domain, d)
 		}
 	}
@@ -310,8 +310,8 @@ func FuzzClassify(f *testing.F) {
 	f.Add(`{"opName":"HcclSend","count":"1"}`, "communication")
 	f.Add("step 12", "default")
 	f.Fuzz(func(t *testing.T, name, domain string) {
-		var n names
-		r := n.classify([]byte(name), []byte(domain))
+		var p Pairer
+		r := p.classify([]byte(name), []byte(domain))
 		if r.Kind == record.Other && r.Name == "" || r.Kind == record.Step && r.Step < 0 {
 			t.Fatalf("classify(%q, %q) = %+v", name, domain, r)
 		}

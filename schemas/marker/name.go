@@ -25,48 +25,42 @@ const (
 	internBytes = 256
 )
 
-// names turns names into the fields of a record. It remembers the strings it has
-// seen, so that a known op or group allocates nothing.
-type names struct {
-	seen    map[string]string
-	ops     map[string]string // spelling → base word
-	clipped uint64            // words that were longer than record.MaxWord
-}
-
-func (n *names) intern(b []byte) string {
+// intern returns the words of a name as strings. It remembers those it has seen, so that
+// a known op or group allocates nothing.
+func (p *Pairer) intern(b []byte) string {
 	if len(b) > record.MaxWord {
-		n.clipped++
+		if !p.replay {
+			p.Clipped++
+		}
+
 		return record.Clip(string(b), record.MaxWord)
 	}
 
-	if s, ok := n.seen[string(b)]; ok {
+	if s, ok := p.seen[string(b)]; ok {
 		return s
 	}
 
 	s := string(b)
-	if n.seen == nil {
-		n.seen = make(map[string]string)
-	}
-
-	if len(n.seen) < internMax && len(s) <= internBytes {
-		n.seen[s] = s
-	}
-
-	return s
+	return remember(&p.seen, s, s)
 }
 
-func (n *names) base(raw string) string {
-	if s, ok := n.ops[raw]; ok {
+// base is record.BaseOp, and remembers as intern does.
+func (p *Pairer) base(raw string) string {
+	if s, ok := p.ops[raw]; ok {
 		return s
 	}
 
-	s := record.BaseOp(raw)
-	if n.ops == nil {
-		n.ops = make(map[string]string)
+	return remember(&p.ops, raw, record.BaseOp(raw))
+}
+
+// remember puts a string into a table while that has room, and returns it.
+func remember(table *map[string]string, key, s string) string {
+	if *table == nil {
+		*table = make(map[string]string)
 	}
 
-	if len(n.ops) < internMax && len(raw) <= internBytes {
-		n.ops[raw] = s
+	if len(*table) < internMax && len(key) <= internBytes {
+		(*table)[key] = s
 	}
 
 	return s
@@ -79,10 +73,10 @@ func (n *names) base(raw string) string {
 // other three light kinds have one name each. A name in the communication domain
 // is a JSON object. Every other name is a kind of its own (record.Other), with the
 // domain as its Group unless that is the default one.
-func (n *names) classify(name, domain []byte) record.Record {
+func (p *Pairer) classify(name, domain []byte) record.Record {
 	if string(domain) == CommunicationDomain {
 		r := record.New(record.Communication)
-		n.communication(&r, name)
+		p.communication(&r, name)
 		return r
 	}
 
@@ -104,11 +98,11 @@ func (n *names) classify(name, domain []byte) record.Record {
 	r := record.New(record.Other)
 	r.Name = unnamed
 	if !null(name) {
-		r.Name = n.intern(name)
+		r.Name = p.intern(name)
 	}
 
 	if len(domain) > 0 && string(domain) != DefaultDomain && !null(domain) {
-		r.Group = n.intern(domain)
+		r.Group = p.intern(domain)
 	}
 
 	return r
@@ -179,22 +173,22 @@ func equalFold(b []byte, w string) bool {
 // communication fills in what the name of a communication range says: a JSON
 // object of strings in no stable order. A name that is none is kept as the
 // operation's spelling.
-func (n *names) communication(r *record.Record, name []byte) {
+func (p *Pairer) communication(r *record.Record, name []byte) {
 	var f commFields
 	if !f.quick(name) && !f.strict(name) {
 		if !null(name) {
-			n.setOp(r, name)
+			p.setOp(r, name)
 		}
 
 		return
 	}
 
 	if len(f.op) > 0 {
-		n.setOp(r, f.op)
+		p.setOp(r, f.op)
 	}
 
-	r.Group = n.intern(f.group)
-	r.Dtype = n.dtype(f.dtype)
+	r.Group = p.intern(f.group)
+	r.Dtype = p.dtype(f.dtype)
 	if v, ok := natural(f.count); ok {
 		r.Count = v
 		r.Bytes = bytesOf(v, r.Dtype)
@@ -213,15 +207,15 @@ func bytesOf(count int64, dtype string) int64 {
 	return count * size
 }
 
-func (n *names) setOp(r *record.Record, raw []byte) {
-	r.OpRaw = n.intern(raw)
-	r.Op = n.base(r.OpRaw)
+func (p *Pairer) setOp(r *record.Record, raw []byte) {
+	r.OpRaw = p.intern(raw)
+	r.Op = p.base(r.OpRaw)
 	if r.OpRaw == r.Op {
 		r.OpRaw = ""
 	}
 }
 
-func (n *names) dtype(raw []byte) string {
+func (p *Pairer) dtype(raw []byte) string {
 	switch string(raw) { // the usual ones without a look into a table
 	case "", "na":
 		return ""
@@ -229,7 +223,7 @@ func (n *names) dtype(raw []byte) string {
 		return "bf16"
 	}
 
-	return record.BaseDtype(n.intern(raw))
+	return record.BaseDtype(p.intern(raw))
 }
 
 // commFields are the values of a communication name.
@@ -261,12 +255,12 @@ func (f *commFields) peer(op string) int32 {
 		v = f.src
 	}
 
-	p, ok := natural(v)
-	if !ok || p > math.MaxInt32 {
+	n, ok := natural(v)
+	if !ok || n > math.MaxInt32 {
 		return record.NoPeer
 	}
 
-	return int32(p)
+	return int32(n)
 }
 
 // natural reads a decimal number.
@@ -344,10 +338,10 @@ func (c *cursor) space() {
 	}
 }
 
-// activity fills r from an API or kernel line. The name of the call or kernel is
+// activityRecord is the record of an API or kernel line. The name of the call or kernel is
 // its Op, its type the Dtype, the correlation id the Count: the record has no
 // better place for them, and nothing of the line is lost.
-func (n *names) activity(m *Marker) record.Record {
+func (p *Pairer) activityRecord(m *Marker) record.Record {
 	r := record.New(record.Other)
 	r.Name = apiWord
 	r.Thread = uint64(m.Thread)
@@ -355,7 +349,7 @@ func (n *names) activity(m *Marker) record.Record {
 		r.Name, r.Side, r.Thread = kernelWord, record.Device, uint64(m.Stream)
 	}
 
-	r.Op, r.Dtype = n.intern(m.Name), n.intern(m.Type)
+	r.Op, r.Dtype = p.intern(m.Name), p.intern(m.Type)
 	r.Start = clamp(m.Timestamp)
 	r.Dur = max(clamp(m.End)-r.Start, 0)
 	if m.ID <= 1<<62 {

@@ -37,8 +37,9 @@ const trailNs = 1e9
 // Place is where a line stands, in the caller's terms: segments are numbered in
 // the order they are read.
 type Place struct {
-	Segment uint32
-	Offset  int64
+	Segment uint32 `json:"-"`
+	Name    string `json:"segment"` // of the segment, for a State; else ""
+	Offset  int64  `json:"offset"`
 }
 
 // Before reports whether a stands before b.
@@ -84,14 +85,15 @@ type Pairer struct {
 	Unmatched uint64
 	// Clipped counts words that were cut to record.MaxWord.
 	Clipped uint64
-	names   names
-	live    []*Process // that began last first
-	index   uint32
-	gone    []departed // processes that have ended, oldest first
-	orphans map[orphanKey]orphan
-	order   []orphanKey // of orphans, by arrival
-	free    []*Range
-	last    *Range // handed out by Add, free at its next call
+
+	seen, ops map[string]string // see intern, base
+	live      []*Process        // that began last first
+	index     uint32
+	gone      []departed // processes that have ended, oldest first
+	orphans   map[orphanKey]orphan
+	order     []orphanKey // of orphans, by arrival
+	free      []*Range
+	last      *Range // handed out by Add, free at its next call
 
 	replay bool     // lines are read again: see Restore
 	after  []orphan // what orphans is when that is over, in the order of the lines
@@ -135,8 +137,7 @@ func (p *Pairer) activity(m *Marker, at Place) Result {
 	}
 
 	r := p.take()
-	r.Record = p.names.activity(m)
-	p.clip()
+	r.Record = p.activityRecord(m)
 	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, r.Record.Start, at, at, res.Process
 	p.last, res.Range = r, r
 	return res
@@ -147,15 +148,6 @@ func (p *Pairer) drop(n int) {
 	if !p.replay {
 		p.Unmatched += uint64(n)
 	}
-}
-
-// clip counts the words that were cut.
-func (p *Pairer) clip() {
-	if !p.replay {
-		p.Clipped += p.names.clipped
-	}
-
-	p.names.clipped = 0
 }
 
 // weight is the memory of a range's words beyond what ordinary ones have.
@@ -182,7 +174,7 @@ func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
 	}
 
 	q := p.live[i]
-	if m.Timestamp != 0 && m.Timestamp <= q.after {
+	if m.Timestamp != 0 && m.Timestamp <= q.After {
 		p.drop(1)
 		return false
 	}
@@ -208,7 +200,7 @@ type departed struct {
 	First uint64 `json:"first"` // earliest host stamp
 	Last  uint64 `json:"last"`  // latest host stamp
 	MaxID uint64 `json:"max_id"`
-	place Place  // see Process
+	Begun Place  `json:"begun,omitzero"` // see Process
 }
 
 func (p *Pairer) depart(q *Process) {
@@ -216,14 +208,14 @@ func (p *Pairer) depart(q *Process) {
 		p.gone = slices.Delete(p.gone, 0, 1)
 	}
 
-	p.gone = append(p.gone, departed{q.PID, q.Index, q.earliest, q.lastHost, q.maxID, q.place})
+	p.gone = append(p.gone, departed{q.PID, q.Index, q.Earliest, q.LastHost, q.MaxID, q.Begun})
 }
 
 // absorbed reports whether a device line is of a process that has ended and is
 // younger than the one with an index.
 func (p *Pairer) absorbed(m *Marker, at Place, index uint32) bool {
 	for _, d := range p.gone {
-		if d.Index > index && d.place.Before(at) && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.First) {
+		if d.Index > index && d.Begun.Before(at) && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.First) {
 			return true
 		}
 	}
@@ -245,10 +237,10 @@ func (p *Pairer) lastOf(pid uint32) uint64 {
 
 func (p *Pairer) begin(m *Marker, at Place, res *Result) {
 	after := p.lastOf(m.Process)
-	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, place: at, after: after, open: make(map[uint64]*Range)}
+	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, Begun: at, After: after, open: make(map[uint64]*Range)}
 	p.index++
 	if len(p.live) == maxProcesses && res.Over == nil { // the one that is silent for the longest time
-		res.Over = slices.MinFunc(p.live, func(a, b *Process) int { return cmp.Compare(a.lastHost, b.lastHost) })
+		res.Over = slices.MinFunc(p.live, func(a, b *Process) int { return cmp.Compare(a.LastHost, b.LastHost) })
 		p.Forget(res.Over)
 	}
 
@@ -266,7 +258,7 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	q := res.Process
 	begin := clamp(m.Timestamp)
 	if begin == 0 {
-		begin = clamp(q.recent)
+		begin = clamp(q.Recent)
 	}
 
 	if begin < q.Floor {
@@ -288,17 +280,16 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	}
 
 	r := p.take()
-	r.Record = p.names.classify(m.Name, m.Domain)
+	r.Record = p.classify(m.Name, m.Domain)
 	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
 	r.weight = weight(&r.Record)
-	r.hs, r.tid = m.Timestamp, m.Thread
-	r.have = haveHostStart
-	r.device = m.Flag == StartDevice || m.Flag == InstantDevice
+	r.HostStart, r.Thread = m.Timestamp, m.Thread
+	r.Have = haveHostStart
+	r.OnDevice = m.Flag == StartDevice || m.Flag == InstantDevice
 	if m.instant() {
 		p.instant(r, m)
 	}
 
-	p.clip()
 	q.open[m.ID] = r
 	q.insert(r)
 	p.adopt(r)
@@ -310,12 +301,12 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 // is no Step and no FP: those last.
 func (p *Pairer) instant(r *Range, m *Marker) {
 	r.he = m.Timestamp
-	r.have |= haveHostEnd
+	r.Have |= haveHostEnd
 	if r.Record.Kind != record.Communication {
 		r.Record = record.New(record.Other)
 		r.Record.Name = unnamed
 		if !null(m.Name) {
-			r.Record.Name = p.names.intern(m.Name)
+			r.Record.Name = p.intern(m.Name)
 		}
 	}
 }
@@ -327,13 +318,13 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	}
 
 	r := res.Process.open[m.ID]
-	if r == nil || r.HostEnded() || m.Timestamp != 0 && m.Timestamp < r.hs {
+	if r == nil || r.HostEnded() || m.Timestamp != 0 && m.Timestamp < r.HostStart {
 		p.orphan(m, at)
 		return res
 	}
 
 	r.he = m.Timestamp
-	r.have |= haveHostEnd
+	r.Have |= haveHostEnd
 	if !res.finish(p, r) {
 		res.Ended = r
 	}
@@ -346,11 +337,11 @@ func (p *Pairer) addDevice(m *Marker, at Place) Result {
 	passed := false // a younger process that was there does not wait for it
 	for i, q := range p.live {
 		first := i == len(p.live)-1 && len(p.gone) == 0 // then nobody else can have written it
-		if !q.begun(at) || m.Timestamp != 0 && m.Timestamp+slackNs < q.earliest && !first {
+		if !q.begun(at) || m.Timestamp != 0 && m.Timestamp+slackNs < q.Earliest && !first {
 			continue
 		}
 
-		if p.absorbed(m, at, q.Index) || passed && m.Timestamp > q.lastHost+trailNs {
+		if p.absorbed(m, at, q.Index) || passed && m.Timestamp > q.LastHost+trailNs {
 			break
 		}
 
@@ -388,7 +379,7 @@ func (p *Pairer) remove(r *Range) {
 	q := r.Process
 	delete(q.open, r.ID)
 	if r.overdue {
-		q.overdue = slices.DeleteFunc(q.overdue, func(o *Range) bool { return o == r })
+		q.Overdue = slices.DeleteFunc(q.Overdue, func(o *Range) bool { return o == r })
 		return
 	}
 

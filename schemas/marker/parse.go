@@ -2,7 +2,6 @@ package marker
 
 import (
 	"bytes"
-	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -119,18 +118,8 @@ func (p *Parser) text(c *cursor) []byte {
 	return nil
 }
 
-// controls reports whether b holds a byte below 0x20, eight at a time.
+// controls reports whether b holds a byte below 0x20.
 func controls(b []byte) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for len(b) >= 8 {
-		w := binary.LittleEndian.Uint64(b)
-		if (w-0x20*ones)&^w&tops != 0 {
-			return true
-		}
-
-		b = b[8:]
-	}
-
 	for _, c := range b {
 		if c < 0x20 {
 			return true
@@ -213,8 +202,8 @@ func (c *cursor) plain() []byte {
 	return s
 }
 
-// escape reads an escape sequence that stands for one ASCII byte; what stands for
-// more is left to the strict path.
+// escape reads the escape of a quote, a backslash or a slash; any other is left to the
+// strict path.
 func (c *cursor) escape() (byte, bool) {
 	if c.i+1 >= len(c.b) {
 		return 0, false
@@ -222,41 +211,5 @@ func (c *cursor) escape() (byte, bool) {
 
 	e := c.b[c.i+1]
 	c.i += 2
-	switch e {
-	case '"', '\\', '/':
-		return e, true
-	case 'n':
-		return '\n', true
-	case 't':
-		return '\t', true
-	case 'r':
-		return '\r', true
-	case 'b':
-		return '\b', true
-	case 'f':
-		return '\f', true
-	case 'u':
-		if c.i+4 > len(c.b) || c.b[c.i] != '0' || c.b[c.i+1] != '0' {
-			return 0, false
-		}
-
-		hi, lo := hex(c.b[c.i+2]), hex(c.b[c.i+3])
-		c.i += 4
-		return hi<<4 | lo, hi < 8 && lo < 16
-	}
-
-	return 0, false
-}
-
-func hex(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10
-	}
-
-	return 0xff
+	return e, e == '"' || e == '\\' || e == '/'
 }

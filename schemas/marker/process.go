@@ -2,33 +2,32 @@ package marker
 
 import "github.com/laggard-dev/laggard/schemas/record"
 
-// Process is one process that wrote lines.
+// Process is one process that wrote lines. Its exported fields are part of State.
 type Process struct {
-	PID   uint32
-	Index uint32 // counts the processes of a Pairer
-	First uint64 // its first host time stamp, ns since the Unix epoch
-	Floor int64  // set by the caller: ranges that begin before are not followed
-
-	place    Place  // of its first line; zero: before all that is read again
-	after    uint64 // host stamps up to here are of an earlier process with this pid
-	earliest uint64 // earliest host stamp
-	maxID    uint64
-	lastHost uint64 // latest host stamp
-	recent   uint64 // last host stamp in line order
+	Begun    Place    `json:"begun,omitzero"` // its first line; zero: before all that is read again
+	PID      uint32   `json:"pid"`
+	Index    uint32   `json:"index"`           // counts the processes of a Pairer
+	First    uint64   `json:"first"`           // its first host time stamp, ns since the Unix epoch
+	Floor    int64    `json:"floor"`           // set by the caller: ranges that begin before are not followed
+	After    uint64   `json:"after,omitempty"` // host stamps up to here are of an earlier process with this pid
+	MaxID    uint64   `json:"max_id"`
+	Earliest uint64   `json:"earliest"`          // host stamp
+	LastHost uint64   `json:"last_host"`         // latest host stamp
+	Recent   uint64   `json:"recent"`            // last host stamp in line order
+	Overdue  []*Range `json:"overdue,omitempty"` // ranges whose end is long due
 
 	open       map[uint64]*Range
 	head, tail *Range // of the incomplete ranges that are not overdue, by Begin
-	overdue    []*Range
-	waiting    int // in the list
-	weight     int // of them
+	waiting    int    // in the list
+	weight     int    // of them
 }
 
 // begun reports whether the process had written a line before one at a place. Only while
 // lines are read again may it not have.
-func (p *Process) begun(at Place) bool { return !at.Before(p.place) }
+func (p *Process) begun(at Place) bool { return !at.Before(p.Begun) }
 
 // Now returns the latest host time stamp, ns since the Unix epoch.
-func (p *Process) Now() int64 { return clamp(p.lastHost) }
+func (p *Process) Now() int64 { return clamp(p.LastHost) }
 
 // Oldest returns the begin of the oldest range that waits for a line, without
 // those that Settle declared overdue.
@@ -41,7 +40,7 @@ func (p *Process) Oldest() (begin int64, ok bool) {
 }
 
 // Waiting returns the number of incomplete ranges.
-func (p *Process) Waiting() int { return p.waiting + len(p.overdue) }
+func (p *Process) Waiting() int { return p.waiting + len(p.Overdue) }
 
 // Each calls fn for each range that waits for a line, oldest first, without the
 // overdue ones.
@@ -53,21 +52,28 @@ func (p *Process) Each(fn func(*Range)) {
 
 // Range is one range, complete or not.
 type Range struct {
-	Record  record.Record // times are set when the range is complete or settled
-	ID      uint64
-	Begin   int64 // host start, ns since the Unix epoch: what assigns it to a step
-	Place   Place // of its host start line
-	First   Place // of its first line
-	Process *Process
+	Record record.Record `json:"record"` // times are set when the range is complete or settled
+	ID     uint64        `json:"id"`
+	Begin  int64         `json:"begin"` // host start, ns since the Unix epoch: what assigns it to a step
+	Place                // of its host start line
 
-	have           uint8
-	device         bool // device lines are to come
-	overdue        bool
-	hs, he, ds, de uint64
-	tid            uint32
-	npu, stream    uint32 // of the device lines
-	weight         int    // see weight
-	prev, next     *Range
+	// What its lines said so far; HostStart, DeviceStart and DeviceEnd are their stamps.
+	Have        uint8  `json:"have"`
+	OnDevice    bool   `json:"device,omitempty"` // device lines are to come
+	HostStart   uint64 `json:"hs"`
+	DeviceStart uint64 `json:"ds,omitempty"`
+	DeviceEnd   uint64 `json:"de,omitempty"`
+	Thread      uint32 `json:"tid"`
+	NPU         uint32 `json:"npu,omitempty"`
+	Stream      uint32 `json:"stream,omitempty"`
+
+	First   Place    `json:"-"` // of its first line
+	Process *Process `json:"-"`
+
+	overdue    bool
+	he         uint64 // stamp of the host's end
+	weight     int    // see weight
+	prev, next *Range
 }
 
 const (
@@ -78,47 +84,49 @@ const (
 )
 
 // HostEnded reports whether the host's end was seen.
-func (r *Range) HostEnded() bool { return r.have&haveHostEnd != 0 }
+func (r *Range) HostEnded() bool { return r.Have&haveHostEnd != 0 }
 
 // HostEnd returns the host's end, ns since the Unix epoch; 0 unknown.
 func (r *Range) HostEnd() int64 { return clamp(r.he) }
 
 // Device returns the number of the device that the range ran on, by its own lines.
 func (r *Range) Device() (number uint32, ok bool) {
-	return r.npu, r.have&(haveDeviceStart|haveDeviceEnd) != 0 && !r.repeated()
+	return r.NPU, r.Have&(haveDeviceStart|haveDeviceEnd) != 0 && !r.repeated()
 }
 
 // repeated reports whether the device lines repeat the host's: there was no device, see
 // Encoder.
-func (r *Range) repeated() bool { return r.stream == hostStream && r.ds == r.hs && r.de == r.he }
+func (r *Range) repeated() bool {
+	return r.Stream == hostStream && r.DeviceStart == r.HostStart && r.DeviceEnd == r.he
+}
 
 func (r *Range) complete() bool {
 	all := haveHostStart | haveHostEnd
-	if r.device {
+	if r.OnDevice {
 		all |= haveDeviceStart | haveDeviceEnd
 	}
 
-	return r.have == all
+	return r.Have == all
 }
 
 // settle sets the record's times from the lines that came. It reports whether
 // there is a side with a start and an end.
 func (r *Range) settle() bool {
 	rec := &r.Record
-	host := r.have&haveHostEnd != 0 && r.hs != 0 && r.he != 0
-	device := r.have&(haveDeviceStart|haveDeviceEnd) == haveDeviceStart|haveDeviceEnd && r.ds != 0 && r.de != 0 && !r.repeated()
+	host := r.Have&haveHostEnd != 0 && r.HostStart != 0 && r.he != 0
+	device := r.Have&(haveDeviceStart|haveDeviceEnd) == haveDeviceStart|haveDeviceEnd && r.DeviceStart != 0 && r.DeviceEnd != 0 && !r.repeated()
 	switch {
 	case device:
-		rec.Side, rec.Thread = record.Device, uint64(r.stream)
-		rec.Start, rec.Dur = clamp(r.ds), span(r.ds, r.de)
+		rec.Side, rec.Thread = record.Device, uint64(r.Stream)
+		rec.Start, rec.Dur = clamp(r.DeviceStart), span(r.DeviceStart, r.DeviceEnd)
 		if host {
-			rec.HostStart, rec.HostDur = clamp(r.hs), span(r.hs, r.he)
+			rec.HostStart, rec.HostDur = clamp(r.HostStart), span(r.HostStart, r.he)
 		}
 	case host:
-		rec.Thread = uint64(r.tid)
-		rec.Start, rec.Dur = clamp(r.hs), span(r.hs, r.he)
+		rec.Thread = uint64(r.Thread)
+		rec.Start, rec.Dur = clamp(r.HostStart), span(r.HostStart, r.he)
 	default:
-		rec.Thread = uint64(r.tid)
+		rec.Thread = uint64(r.Thread)
 		rec.Start, rec.Dur = r.Begin, 0
 		return false
 	}
@@ -174,40 +182,40 @@ func (p *Process) unlink(r *Range) {
 
 // takeDevice joins a device line; false means it is none of this range's.
 func (r *Range) takeDevice(flag uint32, ts uint64, npu, stream uint32) bool {
-	if !r.device || ts != 0 && ts+slackNs < r.hs {
+	if !r.OnDevice || ts != 0 && ts+slackNs < r.HostStart {
 		return false
 	}
 
 	switch flag {
 	case StartDevice:
-		if r.have&haveDeviceStart != 0 {
+		if r.Have&haveDeviceStart != 0 {
 			return false
 		}
 
-		r.ds = ts
-		r.have |= haveDeviceStart
+		r.DeviceStart = ts
+		r.Have |= haveDeviceStart
 	case EndDevice:
-		if r.have&haveDeviceEnd != 0 {
+		if r.Have&haveDeviceEnd != 0 {
 			return false
 		}
 
-		r.de = ts
-		r.have |= haveDeviceEnd
+		r.DeviceEnd = ts
+		r.Have |= haveDeviceEnd
 	case InstantDevice:
-		r.ds, r.de = ts, ts
-		r.have |= haveDeviceStart | haveDeviceEnd
+		r.DeviceStart, r.DeviceEnd = ts, ts
+		r.Have |= haveDeviceStart | haveDeviceEnd
 	default:
 		return false
 	}
 
-	r.npu, r.stream = npu, stream
+	r.NPU, r.Stream = npu, stream
 	return true
 }
 
 // restarted reports whether a start line can't be of p: its Id was drawn before,
 // though it is later than anything p did.
 func (p *Process) restarted(m *Marker) bool {
-	if m.ID > p.maxID || m.Timestamp <= p.lastHost || p.lastHost == 0 {
+	if m.ID > p.MaxID || m.Timestamp <= p.LastHost || p.LastHost == 0 {
 		return false
 	}
 
@@ -215,19 +223,19 @@ func (p *Process) restarted(m *Marker) bool {
 		return true
 	}
 
-	return p.maxID-m.ID >= raceIDs || m.Timestamp-p.lastHost >= raceNs
+	return p.MaxID-m.ID >= raceIDs || m.Timestamp-p.LastHost >= raceNs
 }
 
 func (p *Process) stamp(m *Marker) {
 	if m.Kind == KindMarker && m.starts() {
-		p.maxID = max(p.maxID, m.ID)
+		p.MaxID = max(p.MaxID, m.ID)
 	}
 
 	if m.Timestamp != 0 && m.Timestamp <= 1<<63-1 {
-		p.recent = m.Timestamp
-		p.lastHost = max(p.lastHost, m.Timestamp)
-		if p.earliest == 0 || m.Timestamp < p.earliest {
-			p.earliest = m.Timestamp
+		p.Recent = m.Timestamp
+		p.LastHost = max(p.LastHost, m.Timestamp)
+		if p.Earliest == 0 || m.Timestamp < p.Earliest {
+			p.Earliest = m.Timestamp
 		}
 	}
 }

@@ -18,16 +18,16 @@ func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
 		}
 
 		q.unlink(r)
-		if len(q.overdue) == maxOverdue {
-			old := q.overdue[0]
+		if len(q.Overdue) == maxOverdue {
+			old := q.Overdue[0]
 			delete(q.open, old.ID)
-			q.overdue = slices.Delete(q.overdue, 0, 1)
+			q.Overdue = slices.Delete(q.Overdue, 0, 1)
 			p.drop(1)
 			p.release(old)
 		}
 
 		r.overdue = true
-		q.overdue = append(q.overdue, r)
+		q.Overdue = append(q.Overdue, r)
 	}
 }
 
@@ -53,7 +53,7 @@ func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 		if !r.HostEnded() {
 			p.remove(r)
 			r.Record.Start, r.Record.Dur = r.Begin, max(last-r.Begin, 0)
-			r.Record.Thread, r.Record.Open = uint64(r.tid), true
+			r.Record.Thread, r.Record.Open = uint64(r.Thread), true
 			fn(r)
 			p.release(r)
 			continue
@@ -62,8 +62,8 @@ func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 		p.yield(r, fn)
 	}
 
-	p.drop(len(q.overdue))
-	q.overdue = nil
+	p.drop(len(q.Overdue))
+	q.Overdue = nil
 	clear(q.open)
 }
 
@@ -78,24 +78,24 @@ func (p *Pairer) Forget(q *Process) {
 
 // orphan is a line whose range's start was not seen.
 type orphan struct {
-	Key       orphanKey
-	Timestamp uint64
-	PID       uint32 // host lines
-	Device    uint32 // device lines
-	Stream    uint32
-	Place     Place
+	orphanKey
+	Timestamp uint64 `json:"ts"`
+	PID       uint32 `json:"pid"`              // host lines
+	Device    uint32 `json:"npu,omitempty"`    // device lines
+	Stream    uint32 `json:"stream,omitempty"` // device lines
+	Place
 }
 
 type orphanKey struct {
-	ID     uint64
-	Source uint32
-	Flag   uint32
+	ID     uint64 `json:"id"`
+	Source uint32 `json:"source"`
+	Flag   uint32 `json:"flag"`
 }
 
 // orphan keeps a line for a start that may still come.
 func (p *Pairer) orphan(m *Marker, at Place) {
 	k := orphanKey{ID: m.ID, Source: m.Source, Flag: m.Flag}
-	p.await(orphan{Key: k, Timestamp: m.Timestamp, PID: m.Process, Device: m.Device, Stream: m.Stream, Place: at})
+	p.await(orphan{orphanKey: k, Timestamp: m.Timestamp, PID: m.Process, Device: m.Device, Stream: m.Stream, Place: at})
 }
 
 func (p *Pairer) await(o orphan) {
@@ -112,13 +112,13 @@ func (p *Pairer) await(o orphan) {
 		p.order = slices.Delete(p.order, 0, maxOrphans/8)
 	}
 
-	if _, ok := p.orphans[o.Key]; ok {
+	if _, ok := p.orphans[o.orphanKey]; ok {
 		p.drop(1)
-		p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool { return k == o.Key })
+		p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool { return k == o.orphanKey })
 	}
 
-	p.orphans[o.Key] = o
-	p.order = append(p.order, o.Key)
+	p.orphans[o.orphanKey] = o
+	p.order = append(p.order, o.orphanKey)
 }
 
 // adopt joins to r the lines that came before its start.
@@ -143,17 +143,17 @@ func (p *Pairer) adopt(r *Range) {
 
 // fits joins an orphan to r when it can be r's.
 func (r *Range) fits(o orphan) bool {
-	if o.Key.Source == DeviceSide {
-		if !r.takeDevice(o.Key.Flag, o.Timestamp, o.Device, o.Stream) {
+	if o.Source == DeviceSide {
+		if !r.takeDevice(o.Flag, o.Timestamp, o.Device, o.Stream) {
 			return false
 		}
 	} else {
-		if r.HostEnded() || o.PID != r.Process.PID || o.Timestamp != 0 && o.Timestamp < r.hs {
+		if r.HostEnded() || o.PID != r.Process.PID || o.Timestamp != 0 && o.Timestamp < r.HostStart {
 			return false
 		}
 
 		r.he = o.Timestamp
-		r.have |= haveHostEnd
+		r.Have |= haveHostEnd
 	}
 
 	if o.Place.Before(r.First) {

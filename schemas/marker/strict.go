@@ -12,13 +12,10 @@ var (
 	errNoKind    = errors.New("no Kind")
 )
 
-// object is a JSON object's values by exact key; of a repeated key the last.
-type object map[string]json.RawMessage
-
 // strict reads a line with any key order, with encoding/json. It is the only one
 // that rejects.
 func (p *Parser) strict(line []byte) error {
-	var o object
+	var o map[string]json.RawMessage
 	if err := json.Unmarshal(line, &o); err != nil || o == nil {
 		if err == nil {
 			err = errNotObject
@@ -32,7 +29,8 @@ func (p *Parser) strict(line []byte) error {
 		return fmt.Errorf("parse marker: %w", errNoKind)
 	}
 
-	r := reader{o: o}
+	var failed error
+	r := reader{o, &failed}
 	m.Kind = r.u32("Kind", true)
 	switch m.Kind {
 	case KindMarker:
@@ -43,14 +41,12 @@ func (p *Parser) strict(line []byte) error {
 		m.Process, m.Thread = pt.u32("ProcessId", false), pt.u32("ThreadId", false)
 		m.Device, m.Stream = ds.u32("DeviceId", false), ds.u32("StreamId", false)
 		m.Name, m.Domain = r.text("Name"), r.text("Domain")
-		r.join(id, pt, ds)
 	case KindAPI:
 		m.Timestamp, m.End, m.ID = r.u64("Start", true), r.u64("End", true), r.u64("CorrelationId", false)
 		pt := r.object("Pt")
 		m.Process, m.Thread = pt.u32("ProcessId", false), pt.u32("ThreadId", false)
 		m.Device, m.Stream = m.Process, m.Thread
 		m.Name = r.text("Name")
-		r.join(pt)
 	case KindKernel:
 		m.Source = DeviceSide
 		m.Timestamp, m.End, m.ID = r.u64("Start", true), r.u64("End", true), r.u64("CorrelationId", false)
@@ -58,24 +54,24 @@ func (p *Parser) strict(line []byte) error {
 		m.Device, m.Stream = ds.u32("DeviceId", false), ds.u32("StreamId", false)
 		m.Process, m.Thread = m.Device, m.Stream
 		m.Type, m.Name = r.text("Type"), r.text("Name")
-		r.join(ds)
 	}
 
-	return r.err
+	return failed
 }
 
-// reader takes typed values out of an object; the first error stays.
+// reader takes typed values out of a JSON object by exact key, of a repeated key the last;
+// the first error stays.
 type reader struct {
-	o   object
-	err error
+	o   map[string]json.RawMessage
+	err *error // of the whole line
 }
 
-func (r *reader) raw(key string) (json.RawMessage, bool) {
+func (r reader) raw(key string) (json.RawMessage, bool) {
 	v, ok := r.o[key]
 	return v, ok && string(v) != "null"
 }
 
-func (r *reader) u64(key string, required bool) uint64 {
+func (r reader) u64(key string, required bool) uint64 {
 	v, ok := r.raw(key)
 	if !ok {
 		if required {
@@ -94,7 +90,7 @@ func (r *reader) u64(key string, required bool) uint64 {
 	return n
 }
 
-func (r *reader) u32(key string, required bool) uint32 {
+func (r reader) u32(key string, required bool) uint32 {
 	n := r.u64(key, required)
 	if n > 1<<32-1 {
 		r.fail(key, fmt.Errorf("%d does not fit 32 bits", n))
@@ -104,7 +100,7 @@ func (r *reader) u32(key string, required bool) uint32 {
 	return uint32(n)
 }
 
-func (r *reader) text(key string) []byte {
+func (r reader) text(key string) []byte {
 	v, ok := r.raw(key)
 	if !ok {
 		return nil
@@ -122,8 +118,8 @@ func (r *reader) text(key string) []byte {
 	return []byte(s)
 }
 
-func (r *reader) object(key string) *reader {
-	sub := &reader{}
+func (r reader) object(key string) reader {
+	sub := reader{err: r.err}
 	if v, ok := r.raw(key); ok {
 		if err := json.Unmarshal(v, &sub.o); err != nil {
 			r.fail(key, err)
@@ -133,17 +129,8 @@ func (r *reader) object(key string) *reader {
 	return sub
 }
 
-func (r *reader) fail(key string, err error) {
-	if r.err == nil {
-		r.err = fmt.Errorf("parse marker: key %s: %w", key, err)
-	}
-}
-
-// join takes over the first error of the objects inside.
-func (r *reader) join(subs ...*reader) {
-	for _, s := range subs {
-		if r.err == nil {
-			r.err = s.err
-		}
+func (r reader) fail(key string, err error) {
+	if *r.err == nil {
+		*r.err = fmt.Errorf("parse marker: key %s: %w", key, err)
 	}
 }

@@ -1,9 +1,7 @@
 package record
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -23,30 +21,30 @@ var kindHeads = func() (heads [KindCount]string) {
 // '\n': bytes that are not UTF-8 become U+FFFD.
 func (r *Record) AppendLine(dst []byte) []byte {
 	dst = r.appendHead(dst)
-	dst = appendNumber(append(dst, `,"dur":`...), r.Dur)
+	dst = strconv.AppendInt(append(dst, `,"dur":`...), r.Dur, 10)
 	if r.Side == Device {
 		dst = append(dst, `,"side":"device"`...)
 	}
 
 	if r.HostStart != 0 {
-		dst = appendNumber(append(dst, `,"host_start":`...), r.HostStart)
+		dst = strconv.AppendInt(append(dst, `,"host_start":`...), r.HostStart, 10)
 	}
 
 	if r.HostDur != 0 {
-		dst = appendNumber(append(dst, `,"host_dur":`...), r.HostDur)
+		dst = strconv.AppendInt(append(dst, `,"host_dur":`...), r.HostDur, 10)
 	}
 
 	if r.Exposed != -1 {
-		dst = appendNumber(append(dst, `,"exposed":`...), r.Exposed)
+		dst = strconv.AppendInt(append(dst, `,"exposed":`...), r.Exposed, 10)
 	}
 
 	if r.Ring != 0 {
-		dst = appendDecimal(append(dst, `,"ring":`...), uint64(r.Ring))
-		dst = appendDecimal(append(dst, `,"seq":`...), r.Seq)
+		dst = strconv.AppendUint(append(dst, `,"ring":`...), uint64(r.Ring), 10)
+		dst = strconv.AppendUint(append(dst, `,"seq":`...), r.Seq, 10)
 	}
 
 	if r.Thread != 0 {
-		dst = appendDecimal(append(dst, `,"thread":`...), r.Thread)
+		dst = strconv.AppendUint(append(dst, `,"thread":`...), r.Thread, 10)
 	}
 
 	return r.appendPayload(dst)
@@ -61,10 +59,10 @@ func (r *Record) appendHead(dst []byte) []byte {
 	}
 
 	if r.Step != NoStep {
-		dst = appendNumber(append(dst, `,"step":`...), r.Step)
+		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
 	}
 
-	return appendNumber(append(dst, `,"start":`...), r.Start)
+	return strconv.AppendInt(append(dst, `,"start":`...), r.Start, 10)
 }
 
 // appendPayload appends the keys from op to the end of the line.
@@ -82,11 +80,11 @@ func (r *Record) appendPayload(dst []byte) []byte {
 	}
 
 	if r.Peer != NoPeer {
-		dst = appendNumber(append(dst, `,"peer":`...), int64(r.Peer))
+		dst = strconv.AppendInt(append(dst, `,"peer":`...), int64(r.Peer), 10)
 	}
 
 	if r.Count != 0 {
-		dst = appendNumber(append(dst, `,"count":`...), r.Count)
+		dst = strconv.AppendInt(append(dst, `,"count":`...), r.Count, 10)
 	}
 
 	if r.Dtype != "" {
@@ -94,11 +92,11 @@ func (r *Record) appendPayload(dst []byte) []byte {
 	}
 
 	if r.Bytes != 0 {
-		dst = appendNumber(append(dst, `,"bytes":`...), r.Bytes)
+		dst = strconv.AppendInt(append(dst, `,"bytes":`...), r.Bytes, 10)
 	}
 
 	if r.Tokens != 0 {
-		dst = appendNumber(append(dst, `,"tokens":`...), r.Tokens)
+		dst = strconv.AppendInt(append(dst, `,"tokens":`...), r.Tokens, 10)
 	}
 
 	if r.Path != "" {
@@ -110,45 +108,6 @@ func (r *Record) appendPayload(dst []byte) []byte {
 	}
 
 	return append(dst, '}', '\n')
-}
-
-// appendNumber appends v as strconv.AppendInt does.
-func appendNumber(dst []byte, v int64) []byte {
-	if v < 0 {
-		return strconv.AppendInt(dst, v, 10)
-	}
-
-	return appendDecimal(dst, uint64(v))
-}
-
-// appendDecimal appends v as strconv.AppendUint does, eight digits at a time: a line has
-// six numbers, and of most of them eight to nineteen digits.
-func appendDecimal(dst []byte, v uint64) []byte {
-	if v >= eightDigits {
-		dst = appendDecimal(dst, v/eightDigits)
-		return binary.LittleEndian.AppendUint64(dst, zeros|decimals(uint32(v%eightDigits)))
-	}
-
-	x := decimals(uint32(v))
-	leading := bits.TrailingZeros64(x|1<<56) >> 3 // the last digit always stands
-	n := len(dst) + 8 - leading
-	return binary.LittleEndian.AppendUint64(dst, (zeros|x)>>(8*leading))[:n]
-}
-
-const (
-	eightDigits = 100_000_000
-	// zeros are eight ASCII zeros.
-	zeros = ones * '0'
-)
-
-// decimals returns the eight decimal digits of v, which is below 10^8, the first in the
-// lowest byte: halves of four digits, of two, of one, all at once.
-func decimals(v uint32) uint64 {
-	x := uint64(v/10000) | uint64(v%10000)<<32
-	h := x * 10486 >> 20 & 0x7f_0000007f // each / 100
-	x = h | (x-100*h)<<16
-	h = x * 103 >> 10 & 0x0f_000f_000f_000f // each / 10
-	return h | (x-10*h)<<8
 }
 
 // AppendLine appends the identity as one line with its '\n'.
@@ -193,29 +152,13 @@ func appendControl(dst []byte, v any) []byte {
 // appendText appends s as a JSON string.
 func appendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	i := 0
-	for ; len(s)-i >= 8 && plain8(s[i:i+8]); i += 8 {
-	}
-
-	for ; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			return appendEscaped(append(dst, s[:i]...), s[i:])
 		}
 	}
 
 	return append(append(dst, s...), '"')
-}
-
-// plain8 reports whether eight bytes are ASCII that needs no escape.
-func plain8(s string) bool {
-	_ = s[7]
-	v := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// A byte's top bit ends up set in one of these when it is not ASCII, less than ' ',
-	// '"' or '\\'; borrows go upwards only, so the lowest such byte always shows.
-	quote, slash := v^ones*'"', v^ones*'\\'
-	return (v|(v-ones*' ')|(quote-ones)|(slash-ones))&tops == 0
 }
 
 // appendEscaped appends s with escapes, and the closing quote.

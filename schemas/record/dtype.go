@@ -13,12 +13,12 @@ var dtypes = [...]struct {
 	{"complex64", 8}, {"complex128", 16},
 }
 
-// DtypeCount is one more than the largest dtype code.
-const DtypeCount = uint8(len(dtypes))
+// dtypeCount is one more than the largest dtype code.
+const dtypeCount = uint8(len(dtypes))
 
 // DtypeName returns the name of a dtype code, "" for 0 and for unknown codes.
 func DtypeName(code uint8) string {
-	if code < DtypeCount {
+	if code < dtypeCount {
 		return dtypes[code].name
 	}
 

@@ -1,9 +1,6 @@
 package record
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "hash/maphash"
 
 const (
 	internSlots  = 1024 // power of two; a job has a few ops, dtypes and some dozen groups
@@ -12,6 +9,8 @@ const (
 	// a path is seen once.
 	internMax = 128
 )
+
+var seed = maphash.MakeSeed()
 
 // intern is a bounded table of strings. A full neighbourhood evicts: hostile
 // input costs allocations, never memory.
@@ -61,7 +60,7 @@ func (t *intern) get(b []byte) string {
 		t.slots = new([internSlots]string)
 	}
 
-	h := hash(b)
+	h := maphash.Bytes(seed, b)
 	for i := range uint64(internProbes) {
 		s := &t.slots[(h+i)&(internSlots-1)]
 		if *s == string(b) {
@@ -78,27 +77,4 @@ func (t *intern) get(b []byte) string {
 	s := &t.slots[(h+uint64(t.evict%internProbes))&(internSlots-1)]
 	*s = string(b)
 	return *s
-}
-
-// hash mixes all bytes, eight at a time. It needs no resistance to attack: see
-// intern.
-func hash(b []byte) uint64 {
-	const m = 0x9e3779b97f4a7c15
-	h := uint64(len(b)) * m
-	for len(b) >= 8 {
-		hi, lo := bits.Mul64(h^binary.LittleEndian.Uint64(b), m)
-		h = hi ^ lo
-		b = b[8:]
-	}
-
-	var w uint64
-	switch {
-	case len(b) >= 4:
-		w = uint64(binary.LittleEndian.Uint32(b)) | uint64(binary.LittleEndian.Uint32(b[len(b)-4:]))<<32
-	case len(b) > 0:
-		w = uint64(b[0]) | uint64(b[len(b)/2])<<8 | uint64(b[len(b)-1])<<16
-	}
-
-	hi, lo := bits.Mul64(h^w, m)
-	return hi ^ lo
 }

@@ -20,28 +20,15 @@ const (
 	LineTaskD   LineType = 6 // "Kind": package schemas/marker reads it
 )
 
-// String returns the line's first key, "unknown" for LineUnknown.
-func (t LineType) String() string {
-	switch t {
-	case LineRecord:
-		return "kind"
-	case LineMeta:
-		return "meta"
-	case LineLoss:
-		return "loss"
-	case LineSwitch:
-		return "switch"
-	case LineEnd:
-		return "end"
-	case LineTaskD:
-		return "Kind"
-	}
-
-	return "unknown"
+var firstKeys = [...]string{
+	LineUnknown: "unknown", LineRecord: "kind", LineMeta: "meta", LineLoss: "loss", LineSwitch: "switch", LineEnd: "end", LineTaskD: "Kind",
 }
 
-// ErrMissing is returned by Parse, wrapped, for a record without start or dur.
-var ErrMissing = errors.New("no start or no dur")
+// String returns the line's first key, "unknown" for LineUnknown.
+func (t LineType) String() string { return firstKeys[t] }
+
+// errMissing is what Parse says of a record without start or dur.
+var errMissing = errors.New("no start or no dur")
 
 // missing marks a start or dur that no key has set. A line can't say it: it is
 // 292 years before the epoch.
@@ -92,7 +79,7 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 // check holds the two rules that go beyond types.
 func (p *Parser) check() error {
 	if p.Record.Start == missing || p.Record.Dur == missing {
-		return fmt.Errorf("parse record: %w", ErrMissing)
+		return fmt.Errorf("parse record: %w", errMissing)
 	}
 
 	return nil

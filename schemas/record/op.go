@@ -1,6 +1,10 @@
 package record
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // baseOps are the base words, in the order in which they are looked for in a
 // longer one: a word stands before those it contains.
@@ -16,6 +20,18 @@ var vendors = [...]string{"hccl", "nccl", "rccl", "lccl", "cncl", "mccl", "xccl"
 var trims = [...]string{
 	"vc", "v", "base", "intotensor", "tensor", "single", "coalesced", "objectlist", "object",
 	"async", "start", "out", "multigpu", "uneven", "inplace",
+}
+
+// spelled are the words that no rule gives.
+var spelled = map[string]string{
+	"isend": "send", "sendobject": "send",
+	"irecv": "recv", "recvobject": "recv", "recvanysource": "recv", "receive": "recv",
+	"batchisendirecv": "sendrecv", "batchsendrecv": "sendrecv", "isendirecv": "sendrecv",
+	"monitoredbarrier": "barrier", "allbarrier": "barrier", "ibarrier": "barrier",
+	"bcast": "broadcast", "broadcastobjects": "broadcast",
+	"alltoallvc": "alltoall", "alltoallw": "alltoall",
+	"ireduce": "reduce", "iallgather": "allgather",
+	"iallreduce": "allreduce", "allreducesparse": "allreduce",
 }
 
 // BaseOp returns the base word of a collective or point-to-point operation as a
@@ -38,11 +54,7 @@ func BaseOp(raw string) string {
 	}
 
 	for w := word; ; {
-		if b := baseOf(w); b != "" {
-			return b
-		}
-
-		if b := spelled(w); b != "" {
+		if b := cmp.Or(baseOf(w), spelled[w]); b != "" {
 			return b
 		}
 
@@ -67,38 +79,8 @@ func BaseOp(raw string) string {
 
 // baseOf returns the base word equal to w, "" when there is none.
 func baseOf(w string) string {
-	for _, b := range baseOps {
-		if w == b {
-			return b
-		}
-	}
-
-	return ""
-}
-
-// spelled knows the words that no rule gives.
-func spelled(w string) string {
-	switch w {
-	case "isend", "sendobject":
-		return "send"
-	case "irecv", "recvobject", "recvanysource", "receive":
-		return "recv"
-	case "batchisendirecv", "batchsendrecv", "isendirecv":
-		return "sendrecv"
-	case "monitoredbarrier", "allbarrier":
-		return "barrier"
-	case "bcast", "broadcastobjects":
-		return "broadcast"
-	case "alltoallvc", "alltoallw":
-		return "alltoall"
-	case "ireduce":
-		return "reduce"
-	case "iallreduce", "allreducesparse":
-		return "allreduce"
-	case "iallgather":
-		return "allgather"
-	case "ibarrier":
-		return "barrier"
+	if i := slices.Index(baseOps[:], w); i >= 0 {
+		return baseOps[i]
 	}
 
 	return ""

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 var (
@@ -15,25 +16,16 @@ var (
 
 // strict reads any line with encoding/json. It is the only one that rejects.
 func (p *Parser) strict(line []byte) (LineType, error) {
-	if !json.Valid(line) {
-		return p.firstKey(line), fmt.Errorf("parse line: %w", errSyntax)
-	}
-
 	d := json.NewDecoder(bytes.NewReader(line))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return LineUnknown, fmt.Errorf("parse line: %w", errNotObject)
+	t, err := firstKey(d)
+	switch {
+	case !json.Valid(line):
+		return t, fmt.Errorf("parse line: %w", errSyntax)
+	case err != nil:
+		return t, fmt.Errorf("parse line: %w", err)
 	}
 
-	if !d.More() {
-		return LineUnknown, nil
-	}
-
-	key, err := d.Token()
-	if err != nil {
-		return LineUnknown, fmt.Errorf("parse line: %w", err)
-	}
-
-	switch t := typeOf(key); t {
+	switch t {
 	case LineRecord:
 		return t, p.strictRecord(line)
 	case LineMeta:
@@ -53,39 +45,24 @@ func (p *Parser) strict(line []byte) (LineType, error) {
 	}
 }
 
-// typeOf returns the type of a line whose first key is the token key.
-func typeOf(key json.Token) LineType {
-	switch key {
-	case "kind":
-		return LineRecord
-	case "meta":
-		return LineMeta
-	case "loss":
-		return LineLoss
-	case "switch":
-		return LineSwitch
-	case "end":
-		return LineEnd
-	case "Kind":
-		return LineTaskD
+// firstKey tells the type of a line, which need not be valid JSON as a whole. d then
+// stands before the key's value.
+func firstKey(d *json.Decoder) (LineType, error) {
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return LineUnknown, errNotObject
 	}
 
-	return LineUnknown
-}
-
-// firstKey tells the type of a line that is not valid JSON as a whole.
-func (p *Parser) firstKey(line []byte) LineType {
-	d := json.NewDecoder(bytes.NewReader(line))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return LineUnknown
+	if !d.More() {
+		return LineUnknown, nil
 	}
 
 	key, err := d.Token()
 	if err != nil {
-		return LineUnknown
+		return LineUnknown, err
 	}
 
-	return typeOf(key)
+	name, _ := key.(string)
+	return LineType(max(slices.Index(firstKeys[:], name), 0)), nil
 }
 
 // decode reads the value of a control line.

@@ -188,19 +188,6 @@ func (t *Words) Renumber(r *Raws) {
 
 		*w = to[*w]
 	}
-	if len(r.Words) <= len(r.Rows) { // mostly the words of streams that are alike have the same numbers
-		same := true
-		for i, s := range r.Words {
-			to[i] = t.Add(s)
-			same = same && to[i] == Word(i)
-		}
-
-		if same {
-			r.Words = t.List()
-			return
-		}
-	}
-
 	for i := range r.Rows {
 		p := &r.Rows[i]
 		for _, w := range [...]*Word{&p.Job, &p.Node, &p.Kind, &p.Side, &p.Op, &p.OpRaw, &p.Group, &p.Dtype, &p.Path} {

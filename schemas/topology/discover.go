@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,8 +45,18 @@ func discover(root, job string) (*Found, error) {
 	found := &Found{}
 	var errs []error
 	file := first(found, &errs, Load, filepath.Join(dir, FileName), filepath.Join(filepath.Dir(dir), FileName))
-	groups := found.parallelGroups(dir, &errs)
-	found.Servers = first(found, &errs, readRankTable, found.tables(dir)...)
+	ranks, err := rankDirs(dir)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("look for %s: %w", ParallelGroupFile, err))
+	}
+
+	groups := found.parallelGroups(ranks, &errs)
+	tables := []string{filepath.Join(dir, RankTableFile), filepath.Join(filepath.Dir(dir), RankTableFile)}
+	for _, rank := range ranks {
+		tables = append(tables, filepath.Join(rank, RankTableFile))
+	}
+
+	found.Servers = first(found, &errs, readRankTable, tables...)
 	found.Topology = Merge(file, groups, found.Servers)
 	switch {
 	case file != nil && len(file.Groups) > 0:
@@ -65,16 +76,9 @@ func DiscoverAll(root string, jobs []string) (*Found, error) {
 	for _, job := range jobs {
 		found, err := discover(root, job)
 		errs = append(errs, err)
-		if found == nil {
-			continue
-		}
-
 		all.Topology = Merge(all.Topology, found.Topology)
 		all.Servers = Merge(all.Servers, found.Servers)
-		if all.Roles == "" {
-			all.Roles = found.Roles
-		}
-
+		all.Roles = cmp.Or(all.Roles, found.Roles)
 		all.Files = append(all.Files, found.Files...)
 	}
 
@@ -121,17 +125,11 @@ func first(found *Found, errs *[]error, load func(string) (*File, error), paths 
 }
 
 // parallelGroups reads the parallel_group.json of every rank directory.
-func (f *Found) parallelGroups(dir string, errs *[]error) *File {
-	ranks, err := rankDirs(dir)
-	if err != nil {
-		*errs = append(*errs, fmt.Errorf("look for %s: %w", ParallelGroupFile, err))
-		return nil
-	}
-
+func (f *Found) parallelGroups(ranks []string, errs *[]error) *File {
 	var all []record.Group
 	seen := map[string]bool{}
 	for _, rank := range ranks {
-		path := filepath.Join(dir, strconv.Itoa(rank), ParallelGroupFile)
+		path := filepath.Join(rank, ParallelGroupFile)
 		groups, err := ParallelGroup(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -158,23 +156,8 @@ func (f *Found) parallelGroups(dir string, errs *[]error) *File {
 	return FromGroups(all)
 }
 
-// tables lists where a rank table may stand.
-func (f *Found) tables(dir string) []string {
-	paths := []string{filepath.Join(dir, RankTableFile), filepath.Join(filepath.Dir(dir), RankTableFile)}
-	ranks, err := rankDirs(dir)
-	if err != nil {
-		return paths
-	}
-
-	for _, r := range ranks {
-		paths = append(paths, filepath.Join(dir, strconv.Itoa(r), RankTableFile))
-	}
-
-	return paths
-}
-
-// rankDirs returns the ranks that have a directory, sorted.
-func rankDirs(dir string) ([]int, error) {
+// rankDirs returns the directories of ranks, sorted by rank.
+func rankDirs(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -193,5 +176,10 @@ func rankDirs(dir string) ([]int, error) {
 	}
 
 	slices.Sort(ranks)
-	return ranks, nil
+	paths := make([]string, len(ranks))
+	for i, r := range ranks {
+		paths[i] = filepath.Join(dir, strconv.Itoa(r))
+	}
+
+	return paths, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -58,17 +59,17 @@ func parse(name string, b []byte) (*File, error) {
 		return nil, fmt.Errorf("topology %s: %w", name, describe(b, err))
 	}
 
-	if err := f.Validate(); err != nil {
+	if err := f.validate(); err != nil {
 		return nil, fmt.Errorf("topology %s: %w", name, err)
 	}
 
 	return &f, nil
 }
 
-// Validate checks f and brings it into one form: dimensions in lower case ("exp"
+// validate checks f and brings it into one form: dimensions in lower case ("exp"
 // becomes "ep"), a missing world_size becomes the largest rank + 1. Its errors name
 // the key and what to do.
-func (f *File) Validate() error {
+func (f *File) validate() error {
 	if f.WorldSize < 0 || f.WorldSize > maxWorld {
 		return fmt.Errorf("world_size %d: want 1 to %d", f.WorldSize, maxWorld)
 	}
@@ -165,15 +166,7 @@ func (f *File) checkRank(r int) error {
 }
 
 // NodeNames returns the names of the nodes, sorted.
-func (f *File) NodeNames() []string {
-	names := make([]string, 0, len(f.Nodes))
-	for n := range f.Nodes {
-		names = append(names, n)
-	}
-
-	slices.Sort(names)
-	return names
-}
+func (f *File) NodeNames() []string { return slices.Sorted(maps.Keys(f.Nodes)) }
 
 // checkKeys finds keys that look like a misspelt one of ours. Others are ignored:
 // another tool's additions do no harm.
@@ -202,13 +195,7 @@ func checkKeys(b []byte) error {
 }
 
 func nearKeys(prefix string, have map[string]json.RawMessage, known ...string) error {
-	keys := make([]string, 0, len(have))
-	for k := range have {
-		keys = append(keys, k)
-	}
-
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(have)) {
 		if slices.Contains(known, k) {
 			continue
 		}

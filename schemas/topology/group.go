@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -73,6 +74,27 @@ func parseParallelGroup(name string, b []byte) ([]record.Group, error) {
 
 	slices.SortFunc(groups, func(a, b record.Group) int { return strings.Compare(a.Name, b.Name) })
 	return groups, nil
+}
+
+// FormatParallelGroup is the text of a parallel_group.json that says what groups do, as
+// TaskD's dump_group_info writes it.
+func FormatParallelGroup(groups []record.Group) ([]byte, error) {
+	table := map[string]taskdGroup{}
+	for _, g := range groups {
+		dim := g.Dim
+		if dim == "ep" {
+			dim = "exp" // TaskD's word
+		}
+
+		table[g.Name] = taskdGroup{dim, g.Index, g.Ranks}
+	}
+
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", "    ")
+	e.SetEscapeHTML(false) // as Python writes it
+	err := e.Encode(table)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 // heldMembers bounds the members of groups that a GroupFile holds: 128 KiB.

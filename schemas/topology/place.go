@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 )
@@ -67,10 +66,9 @@ func Merge(files ...*File) *File {
 }
 
 func (f *File) addNodes(from *File, placed map[int]bool) {
-	before := maps.Clone(placed)
 	for _, n := range from.NodeNames() {
 		for _, r := range from.Nodes[n] {
-			if before[r] || placed[r] {
+			if placed[r] {
 				continue
 			}
 

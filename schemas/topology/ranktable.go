@@ -96,7 +96,7 @@ func parseRankTable(name string, b []byte) (*File, error) {
 		return nil, fmt.Errorf("rank table %s: neither server_list nor group_list names a rank", name)
 	}
 
-	if err := f.Validate(); err != nil {
+	if err := f.validate(); err != nil {
 		return nil, fmt.Errorf("rank table %s: %w", name, err)
 	}
 

@@ -263,7 +263,7 @@ func TestMerge(t *testing.T) {
 		t.Fatal("merged nothing into something")
 	}
 
-	if err := got.Validate(); err != nil {
+	if err := got.validate(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -70,7 +70,7 @@ func (a *agent) build(ctx context.Context) error {
 	}
 
 	var err error
-	if a.ledger, err = ledger.Open(a.o.Dir, ledger.Options{}); err != nil {
+	if a.ledger, err = ledger.Open(a.o.Dir); err != nil {
 		return err
 	}
 

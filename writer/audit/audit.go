@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -62,8 +63,8 @@ type Report struct {
 	Differences []Difference      `json:"differences"`
 }
 
-// ErrNoJob is returned, wrapped, when the directory has nothing of the job.
-var ErrNoJob = errors.New("no segments and no ledger entries of that job")
+// errNoJob says that the directory has nothing of the job.
+var errNoJob = errors.New("no segments and no ledger entries of that job")
 
 // Jobs returns the jobs that a profiling directory has files or ledger entries of.
 func Jobs(dir string) ([]string, error) {
@@ -81,13 +82,7 @@ func Jobs(dir string) ([]string, error) {
 		return nil, err
 	}
 
-	jobs := make([]string, 0, len(seen))
-	for j := range seen {
-		jobs = append(jobs, j)
-	}
-
-	slices.Sort(jobs)
-	return jobs, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // Run compares one job. progress is called after each rank; nil is nobody.
@@ -112,7 +107,7 @@ func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress f
 	}
 
 	if len(dirs) == 0 && len(entries) == 0 {
-		return nil, fmt.Errorf("audit %s, job %s: %w", dir, job, ErrNoJob)
+		return nil, fmt.Errorf("audit %s, job %s: %w", dir, job, errNoJob)
 	}
 
 	aged, err := ledger.Aged(dir)
@@ -211,15 +206,9 @@ func (a *auditor) take(t *ship.Tally) {
 }
 
 func (a *auditor) compare() {
-	order := make([]*rank, 0, len(a.ranks))
-	for _, r := range a.ranks {
-		order = append(order, r)
-	}
-
-	slices.SortFunc(order, func(x, y *rank) int { return cmp.Compare(x.number, y.number) })
-	for _, r := range order {
-		a.report.Ranks++
-		a.one(r)
+	a.report.Ranks = len(a.ranks)
+	for _, n := range slices.Sorted(maps.Keys(a.ranks)) {
+		a.one(a.ranks[n])
 	}
 
 	slices.SortStableFunc(a.report.Differences, func(x, y Difference) int {

@@ -2,12 +2,9 @@ package audit
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"path/filepath"
 	"strings"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/intake"
@@ -36,9 +33,6 @@ type disk struct {
 	held    uint64 // calls that the follower has read and that may not be stored
 }
 
-// takeEvery is how many bytes are read between two looks at the rows.
-const takeEvery = 4 << 20
-
 // readDisk rolls the files of a rank up, as shipping does, and counts. open is what a
 // follower has read and not stored.
 func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged func(name string) bool) (*disk, error) {
@@ -47,75 +41,36 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 		steps: map[ship.Process]bounds{}, windows: map[ship.Process]bounds{},
 		live: tail.Leased(dir.Path), open: open, held: open.Calls,
 	}
-	infos, err := segment.List(dir.Path)
-	if err != nil {
-		return nil, err
+	begin := func(id record.ID, name string) bool {
+		name = plain(name)
+		d.names[uint64(id)] = name
+		if aged(name) {
+			d.aged[uint64(id)] = true
+			return false
+		}
+
+		return true
 	}
 
 	s := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.All, Groups: topology.NewGroupFile(dir.Path).Groups})
-	for _, info := range infos {
-		if err := d.segment(ctx, dir, info, s, aged); err != nil {
-			return nil, err
-		}
+	err := s.Feed(dir, begin, func() error {
+		d.take(s, true)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
 	}
 
 	d.take(s, true)
 	s.End()
 	d.take(s, false)
-	d.lost = s.Counts().Lost
+	c := s.Counts()
+	d.lost, d.damaged = c.Lost, c.Damaged // shipping skips what is damaged, too
 	return d, nil
 }
 
 // plain is a segment's name without the word of its compression.
 func plain(name string) string { return strings.TrimSuffix(name, ".zst") }
-
-func (d *disk) segment(ctx context.Context, dir segment.RankDir, info segment.Info, s *rollup.Stream, aged func(string) bool) (err error) {
-	path := filepath.Join(dir.Path, info.Name)
-	r, err := segment.OpenReader(path)
-	if err != nil {
-		return err
-	}
-
-	defer func() { err = errors.Join(err, r.Close()) }()
-	first, read := true, 0
-	for {
-		line, offset, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			if damage := r.Damage(); damage != nil { // shipping skips the rest, too
-				d.damaged = append(d.damaged, damage.Error())
-			}
-
-			return nil
-		}
-
-		if err != nil {
-			return fmt.Errorf("read %s: %w", path, err)
-		}
-
-		if first {
-			id := segment.Identity(dir.Job, dir.Rank, info.Name, line)
-			name := plain(info.Name)
-			d.names[uint64(id)] = name
-			if aged(name) {
-				d.aged[uint64(id)] = true
-				return nil
-			}
-
-			s.Segment(id, name)
-			first = false
-		}
-
-		s.Line(offset, line)
-		if read += len(line); read > takeEvery {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-
-			read = 0
-			d.take(s, true)
-		}
-	}
-}
 
 // take counts the rows that are finished; closed tells that the store must have
 // them, not only may.

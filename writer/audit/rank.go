@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -25,30 +27,16 @@ type rank struct {
 	calls   uint64
 
 	// The store's ledger.
-	segments map[entryKey]row.Ledger
+	segments map[row.Ledger]row.Ledger // by what names a line of a segment's account: of several the one that covers most of it counts
 	names    map[uint64]string
-	batched  map[batchKey]uint64 // rows of the batches that were acknowledged
-}
-
-// entryKey names a line of a segment's account; of several the one that covers most
-// of the segment counts.
-type entryKey struct {
-	segment             uint64
-	name                string
-	state, reason, kind string
-}
-
-type batchKey struct {
-	table       string
-	incarnation uint64
-	segment     uint64
+	batched  map[ship.LedgerKey]uint64 // rows of the batches that were acknowledged, by table, incarnation and segment
 }
 
 func newRank(n uint32) *rank {
 	return &rank{
 		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, records: map[ship.SegmentKind]ship.Held{},
 		steps: map[ship.Process]ship.Held{}, windows: map[ship.Process]ship.Held{},
-		segments: map[entryKey]row.Ledger{}, names: map[uint64]string{}, batched: map[batchKey]uint64{},
+		segments: map[row.Ledger]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.LedgerKey]uint64{},
 	}
 }
 
@@ -63,7 +51,7 @@ func (r *rank) local(l *row.Ledger) {
 // entry takes an entry of the store's ledger.
 func (r *rank) entry(l *row.Ledger) {
 	if l.Batch != "" {
-		r.batched[batchKey{l.Table, l.Incarnation, l.Segment}] += l.Records
+		r.batched[ship.LedgerKey{Table: l.Table, Incarnation: l.Incarnation, Segment: l.Segment}] += l.Records
 		return
 	}
 
@@ -71,7 +59,7 @@ func (r *rank) entry(l *row.Ledger) {
 		return // the local ledger's own entry, come back
 	}
 
-	k := entryKey{l.Segment, l.Name, l.State, l.Reason, l.Kind}
+	k := row.Ledger{Segment: l.Segment, Name: l.Name, State: l.State, Reason: l.Reason, Kind: l.Kind}
 	if old, ok := r.segments[k]; !ok || l.LastOffset > old.LastOffset {
 		r.segments[k] = *l
 	}
@@ -135,47 +123,47 @@ func (a *auditor) calls(r *rank, d *disk, gone uint64) {
 func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, calls uint64) {
 	want = map[ship.SegmentKind]bounds{}
 	for k, l := range r.segments {
-		if _, on := d.names[k.segment]; on {
+		if _, on := d.names[k.Segment]; on {
 			continue
 		}
 
-		switch k.state {
+		switch k.State {
 		case "emitted":
 			a.report.Emitted += l.Records
-			if k.kind == "" {
+			if k.Kind == "" {
 				continue // of no known kind: dropped
 			}
 
-			if a.isRaw(k.kind) {
-				key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
+			if a.isRaw(k.Kind) {
+				key := ship.SegmentKind{Rank: r.number, Segment: k.Segment, Kind: k.Kind}
 				b := want[key]
 				want[key] = bounds{b.least + l.Records, b.most + l.Records}
-			} else if k.kind != communication {
+			} else if k.Kind != communication {
 				a.report.Summarised += l.Records
 			}
 
-			if k.kind == communication {
+			if k.Kind == communication {
 				calls += l.Records
 			}
 		case "dropped":
-			a.report.Dropped[k.reason] += l.Records
+			a.report.Dropped[k.Reason] += l.Records
 		case "aged":
 			a.report.Aged += l.Records
 		}
 	}
 
 	for k, l := range r.segments {
-		if _, on := d.names[k.segment]; on || k.state != "dropped" && k.state != "aged" || k.kind == "" {
+		if _, on := d.names[k.Segment]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
 			continue
 		}
 
-		key := ship.SegmentKind{Rank: r.number, Segment: k.segment, Kind: k.kind}
+		key := ship.SegmentKind{Rank: r.number, Segment: k.Segment, Kind: k.Kind}
 		if b, ok := want[key]; ok {
 			n := min(b.least, l.Records)
 			want[key] = bounds{b.least - n, b.most - n}
 		}
 
-		if k.kind == communication {
+		if k.Kind == communication {
 			calls -= min(calls, l.Records)
 		}
 	}
@@ -237,7 +225,7 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 	_, on := d.names[k.Segment]
 	acknowledged := uint64(0)
 	for b, n := range r.batched {
-		if b.table == row.RecordsTable && b.segment == k.Segment {
+		if b.Table == row.RecordsTable && b.Segment == k.Segment {
 			acknowledged += n
 		}
 	}
@@ -268,32 +256,23 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 }
 
 func (r *rank) nameOf(d *disk, id uint64) string {
-	for _, name := range []string{d.names[id], r.names[id], r.aged[id]} {
-		if name != "" {
-			return name
-		}
-	}
-
-	return ""
+	return cmp.Or(d.names[id], r.names[id], r.aged[id])
 }
 
 // processes compares the rows of a table that is keyed by process.
 func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds, have map[ship.Process]ship.Held) {
 	cut := len(r.aged) > 0 || r.cut() // the files are not all there
 	live := r.disk != nil && r.disk.live
-	keys := map[ship.Process]bool{}
-	for p := range want {
-		keys[p] = true
-	}
-
+	all := map[ship.Process]bounds{}
 	for p := range have {
-		keys[p] = true
+		all[p] = bounds{}
 	}
 
-	for p := range keys {
-		b, h := want[p], have[p]
+	maps.Copy(all, want)
+	for p, b := range all {
+		h := have[p]
 		whole := h.Distinct - h.Complements
-		acknowledged := r.batched[batchKey{table, p.Incarnation, 0}]
+		acknowledged := r.batched[ship.LedgerKey{Table: table, Incarnation: p.Incarnation}]
 		d := Difference{Rank: int(r.number), Table: table, ID: record.ID(p.Incarnation).String(), Want: b.least, Have: h.Rows}
 		switch {
 		case h.Rows > h.Distinct:

@@ -67,7 +67,10 @@ func ceilingProcess() {
 		o := all()
 		o.State, o.Grace = os.Getenv("LAGGARD_TEST_STATE"), time.Millisecond
 		o.Ship.Memory = ship.DefaultMemory
-		err = intake.Follow(ctx, os.Getenv("LAGGARD_TEST_CEILING"), slow{store}, o)
+		var f *intake.Follower
+		if f, err = intake.NewFollower(os.Getenv("LAGGARD_TEST_CEILING"), slow{store}, o); err == nil {
+			err = f.Run(ctx)
+		}
 	}
 
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -13,7 +13,7 @@ import (
 )
 
 // cursorPath returns the file in a state folder that keeps how far a store has
-// acknowledged each rank.
+// acknowledged each rank: one a store, so that a change of --store begins anew.
 func cursorPath(state, store string) string {
 	return filepath.Join(state, "cursor-"+record.HashID(store).String()+".json")
 }
@@ -50,9 +50,6 @@ func ReadOpen(state, store string) (map[tail.Key]Open, error) {
 	return open, nil
 }
 
-// cursorPath is a file a store, so that a change of --store begins anew.
-func (f *Follower) cursorPath() string { return cursorPath(f.o.State, f.store) }
-
 // shard is that of the store that rows go to, "" where it has none.
 func (f *Follower) shard() string {
 	if s, ok := f.sink.(ship.Sharded); ok {
@@ -74,15 +71,14 @@ func (f *Follower) acknowledge(m *member) {
 		f.cursor[key], f.dirty = acked, true
 	}
 
-	number, _ := segment.Number(acked.Segment)
-	s := shipped{before: number, whole: -1}
+	first, _ := segment.Number(acked.Segment)
 	at := m.stream.Position()
 	if m.stream.Caught() && acked.Segment == at.Segment && acked.Offset == at.Offset && m.out.Pending() == 0 {
-		s.whole = number
+		first++ // all of it
 	}
 
 	f.mu.Lock()
-	f.shipped[m.stream.Dir.Path] = s
+	f.shipped[m.stream.Dir.Path] = first
 	f.mu.Unlock()
 }
 
@@ -103,7 +99,7 @@ func (f *Follower) save(force bool) {
 	}
 
 	f.saved = time.Now()
-	if err := tail.SaveCursor(f.cursorPath(), f.store, f.shard(), f.cursor); err != nil {
+	if err := tail.SaveCursor(cursorPath(f.o.State, f.store), f.store, f.shard(), f.cursor); err != nil {
 		// It is a cache: the next save may go well, and the store knows what it has.
 		f.o.Logger.Warn("cursor not saved", "err", err)
 		return

@@ -41,7 +41,7 @@ type Follower struct {
 	problem string // what could not be read at the last look, "" nothing
 
 	mu      sync.Mutex
-	shipped map[string]shipped        // guarded by mu; by rank directory
+	shipped map[string]int64          // guarded by mu; by rank directory, the number of the first segment that is not acknowledged
 	streams map[string]*tail.Stream   // guarded by mu; of the directories that are shipped
 	aged    map[tail.Key][]row.Ledger // guarded by mu; for the store's ledger
 	state   State                     // guarded by mu
@@ -61,11 +61,11 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	f := &Follower{
 		root: root, memory: memory, sink: sink, store: storeName(sink), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
-		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]shipped{},
+		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]int64{},
 		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
 	}
 	if o.State != "" {
-		cursor, shard, err := tail.LoadCursor(f.cursorPath(), f.store)
+		cursor, shard, err := tail.LoadCursor(cursorPath(o.State, f.store), f.store)
 		if err != nil {
 			o.Logger.Warn("cursor not usable, the store tells what it has", "err", err)
 		}
@@ -78,16 +78,6 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 
 	f.e.marks = true
 	return f, nil
-}
-
-// Follow is NewFollower and Run.
-func Follow(ctx context.Context, root string, sink ship.Sink, o Options) error {
-	f, err := NewFollower(root, sink, o)
-	if err != nil {
-		return err
-	}
-
-	return f.Run(ctx)
 }
 
 func deadLetters(state string) string {

@@ -187,7 +187,7 @@ func store(t testing.TB, spec string) ship.Sink {
 }
 
 func all() intake.Options {
-	return intake.Options{Rollup: intake.Rollup{Records: rollup.All}}
+	return intake.Options{Records: rollup.All}
 }
 
 func once(t testing.TB, dir, spec string, o intake.Options) intake.Report {

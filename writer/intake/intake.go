@@ -16,23 +16,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/rollup/merge"
 	"github.com/laggard-dev/laggard/writer/rollup/placement"
+	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Defaults of Options.
 const (
-	// DefaultQuantum is how much of a rank is read before the next has its turn.
-	DefaultQuantum = 1 << 20
-	// DefaultGrace bounds the shipping of the rest on shutdown.
-	DefaultGrace = 20 * time.Second
+	// defaultQuantum is how much of a rank is read before the next has its turn.
+	defaultQuantum = 1 << 20
+	// defaultGrace bounds the shipping of the rest on shutdown.
+	defaultGrace = 20 * time.Second
 	// DefaultGiveUp is how long Once lets a store fail.
 	DefaultGiveUp = 5 * time.Minute
 	rescanEvery   = time.Second
@@ -53,15 +58,16 @@ const RankFiles = 3
 
 // Options configure Once and a Follower. Zero values mean the defaults.
 type Options struct {
-	Rollup // how lines become rows
+	Records rollup.Selection // which raw ranges are stored
+	// Node is this machine's name in the cluster, for files that say none (TaskD's) on a
+	// disk of its own, see placement.New; "" is unknown.
+	Node string
 	// State is the directory for cursor and dead letters; "" keeps none (all
 	// may be lost without harm to what is stored).
 	State string
 	// Own tells the ranks whose rings this process drains: other agents hand them
 	// over. nil is none.
 	Own func(job string, rank int) bool
-	// Only restricts the ranks; nil takes all.
-	Only func(job string, rank int) bool
 	// Ranks bounds the rank directories that a Follower holds at once, each with RankFiles
 	// descriptors; those beyond wait until one is left. 0 is no bound.
 	Ranks int
@@ -76,8 +82,8 @@ type Options struct {
 	TrustUIDs []uint32
 
 	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters and Logger are set from here
-	Quantum int64         // bytes of a rank's turn, DefaultQuantum
-	Grace   time.Duration // DefaultGrace
+	Quantum int64         // bytes of a rank's turn; 0 is 1 MiB
+	Grace   time.Duration // bounds the shipping of the rest on shutdown; 0 is 20 s
 	Logger  *slog.Logger  // nil is silent
 	// Progress is called from time to time with the bytes read so far and those
 	// known to be there; nil is nobody.
@@ -86,11 +92,11 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Quantum <= 0 {
-		o.Quantum = DefaultQuantum
+		o.Quantum = defaultQuantum
 	}
 
 	if o.Grace <= 0 {
-		o.Grace = DefaultGrace
+		o.Grace = defaultGrace
 	}
 
 	if o.Logger == nil {
@@ -117,8 +123,12 @@ type engine struct {
 	// part are the rank directories that a pass takes, by path; nil takes all.
 	part  map[string]bool
 	marks bool // positions are kept: a follower's
-	plans plans
-	local local
+
+	ledger fs.FileInfo // of the profiling directory, as of aged
+	aged   func(job string, rank int, name string) bool
+
+	merged merge.Result              // jobs that lie in several directories
+	jobs   map[string]*placement.Job // what was found of each
 }
 
 // LossSum is what was lost for one reason.
@@ -126,15 +136,34 @@ type LossSum struct {
 	Events, Lines, Bytes int64
 }
 
+func addLoss(sums map[string]LossSum, reason string, l LossSum) {
+	sum := sums[reason]
+	sums[reason] = LossSum{sum.Events + l.Events, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
+}
+
 func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
-	e := &engine{
+	return &engine{
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
-		tree:  tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
-		local: local{root: root},
-		plans: plans{root: root, o: o.Rollup, found: map[string]*placement.Job{}},
+		tree: tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
+		jobs: map[string]*placement.Job{},
 	}
-	e.plans.note = func(err error) { o.Logger.Warn("topology not usable", "err", err) }
-	return e
+}
+
+// rollup configures the rollup of a rank by what is known of its job, which is looked for
+// once.
+func (e *engine) rollup(d segment.RankDir) rollup.Options {
+	j := e.jobs[d.Job]
+	if j == nil {
+		found, err := topology.DiscoverAll(e.tree.Root(), e.merged.Dirs(d.Job))
+		if err != nil {
+			e.o.Logger.Warn("topology not usable", "err", fmt.Errorf("find topology of job %s: %w", d.Job, err))
+		}
+
+		j = placement.New(found, nil, e.o.Node)
+		e.jobs[d.Job] = j
+	}
+
+	return j.Options(d, e.o.Records)
 }
 
 // join makes a stream a member: leased, with a roller, at the position given.
@@ -144,14 +173,16 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
 		refuse: e.shipper.Refuse, refused: map[string]int64{},
 	}
-	o := e.plans.options(s.Dir)
+	o := e.rollup(s.Dir)
 	o.Refused = m.refuseLine
 	m.roller = rollup.New(o)
-	if err := e.local.refresh(); err != nil {
+	m.altered = m.roller.Altered()
+	aged, err := e.agedOf(s.Dir.Job, s.Dir.Rank)
+	if err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
 	}
 
-	if err := s.Guard(e.local.of(s.Dir.Job, s.Dir.Rank)); err != nil {
+	if err := s.Guard(aged); err != nil {
 		return nil, err
 	}
 
@@ -237,22 +268,20 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 
 	m.roller.Take(rows)
 	for reason, n := range m.refused {
-		sum := e.losses[reason]
-		e.losses[reason] = LossSum{sum.Events + n, sum.Lines + n, sum.Bytes}
+		addLoss(e.losses, reason, LossSum{Events: n, Lines: n})
 	}
 
 	clear(m.refused)
-	if a := m.roller.Altered(); a != m.altered {
-		e.altered[rollup.WordTooLong] += a.Clipped - m.altered.Clipped
-		e.altered[rollup.Crowded] += a.Crowded - m.altered.Crowded
-		e.altered[rollup.Oversized] += a.Shortened - m.altered.Shortened
-		e.altered[rollup.NoGroups] += a.Ungrouped - m.altered.Ungrouped
-		m.altered = a
+	if now := m.roller.Altered(); !maps.Equal(now, m.altered) {
+		for reason, n := range now {
+			e.altered[reason] += n - m.altered[reason]
+		}
+
+		m.altered = now
 	}
 
 	for _, l := range m.stream.Losses() {
-		sum := e.losses[l.Reason]
-		e.losses[l.Reason] = LossSum{sum.Events + 1, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
+		addLoss(e.losses, l.Reason, LossSum{1, l.Lines, l.Bytes})
 		m.lose(l)
 	}
 
@@ -286,12 +315,6 @@ func (e *engine) put(ctx context.Context, m *member) error {
 	return nil
 }
 
-// leave gives a member up; what of it is not acknowledged is the next one's.
-func (e *engine) leave(m *member) error {
-	delete(e.members, m.stream.Dir.Path)
-	return m.lease.Close()
-}
-
 func (e *engine) close() error {
 	errs := []error{e.tree.Close()}
 	for _, m := range e.members {
@@ -301,12 +324,9 @@ func (e *engine) close() error {
 	return errors.Join(errs...)
 }
 
-// named is a sink that can name itself.
-type named interface{ Name() string }
-
 // storeName names a sink in cursors and logs.
 func storeName(s ship.Sink) string {
-	if n, ok := s.(named); ok {
+	if n, ok := s.(interface{ Name() string }); ok {
 		return n.Name()
 	}
 

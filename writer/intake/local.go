@@ -4,50 +4,32 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/laggard-dev/laggard/writer/ledger"
 )
 
-// local is the ledger of the profiling directory, as far as it concerns what may
-// be shipped. It is read again when it has changed.
-type local struct {
-	root string
-	size int64
-	at   time.Time
-	aged func(job string, rank int, name string) bool
-}
+// agedOf returns the test for segments of a rank that the ledger of the profiling
+// directory holds as lost, so that they may not be shipped; nil where nothing is. The
+// ledger is read again when it has changed. That there is none is no error.
+func (e *engine) agedOf(job string, rank int) (func(name string) bool, error) {
+	info, err := os.Stat(ledger.Path(e.tree.Root()))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case e.aged == nil || info.Size() != e.ledger.Size() || !info.ModTime().Equal(e.ledger.ModTime()):
+		aged, err := ledger.Aged(e.tree.Root())
+		if err != nil {
+			return nil, err
+		}
 
-// refresh reads the ledger when it has changed. That there is none is no error.
-func (l *local) refresh() error {
-	info, err := os.Stat(ledger.Path(l.root))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		e.aged, e.ledger = aged, info
 	}
 
-	if err != nil {
-		return err
-	}
-
-	if l.aged != nil && info.Size() == l.size && info.ModTime().Equal(l.at) {
-		return nil
-	}
-
-	aged, err := ledger.Aged(l.root)
-	if err != nil {
-		return err
-	}
-
-	l.aged, l.size, l.at = aged, info.Size(), info.ModTime()
-	return nil
-}
-
-// of returns the test for one rank's segments; nil when nothing is aged.
-func (l *local) of(job string, rank int) func(name string) bool {
-	aged := l.aged
+	aged := e.aged
 	if aged == nil {
-		return nil
+		return nil, nil
 	}
 
-	return func(name string) bool { return aged(job, rank, name) }
+	return func(name string) bool { return aged(job, rank, name) }, nil
 }

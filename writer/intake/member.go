@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -48,8 +49,8 @@ type member struct {
 	id      record.ID // of the segment being read
 	again   bool      // the line was counted before: it is read to fill what is open
 	refuse  func(id record.ID, line []byte, reason string)
-	refused map[string]int64 // lines, since the last look, by reason
-	altered rollup.Altered   // as of the last look
+	refused map[string]int64  // lines, since the last look, by reason
+	altered map[string]uint64 // as of the last look
 }
 
 // account is where the account of a segment begins.
@@ -114,26 +115,20 @@ const lossLine = `{"loss":`
 
 // Line implements tail.Visitor.
 func (m *member) Line(offset int64, line []byte) {
-	m.again = m.counted(offset)
+	m.again = m.reading != m.segment.Name || offset < m.segment.Upto
 	m.roller.Line(offset, line)
 	if m.again {
 		return
 	}
 
-	if len(line) > len(lossLine) && string(line[:len(lossLine)]) == lossLine {
-		if t, err := m.parser.Parse(line); err == nil && t == record.LineLoss {
-			if m.parser.Loss.Plausible() { // else it was refused
-				m.segment.lose(&m.parser.Loss)
-			}
+	if bytes.HasPrefix(line, []byte(lossLine)) {
+		t, err := m.parser.Parse(line)
+		if err == nil && t == record.LineLoss && m.parser.Loss.Plausible() { // else it was refused
+			m.segment.lose(&m.parser.Loss)
 		}
 	}
 
 	m.segment.Upto = offset + int64(len(line)) + 1
-}
-
-// counted reports whether the line at offset was counted before.
-func (m *member) counted(offset int64) bool {
-	return m.reading != m.segment.Name || offset < m.segment.Upto
 }
 
 // why says what the reason of a line that is refused means.
@@ -154,7 +149,7 @@ func (m *member) refuseLine(offset int64, line []byte, kind, reason string) {
 	m.refuse(id, line, fmt.Sprintf("%s: %s/%s at %d: %s", reason, m.stream.Dir.Path, m.reading, offset, why[reason]))
 }
 
-// Torn is called by the tail for a last line that will never be complete.
+// Torn implements tail.Visitor.
 func (m *member) Torn(bytes int64) { m.roller.Torn(bytes) }
 
 func after(a, b string) bool {

@@ -53,8 +53,10 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 
 // pass is Once into one shard, of the rank directories of part (nil: of all); r is added to.
 func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool, o Options, r *Report) error {
-	if err := reach(ctx, sink); err != nil {
-		return err
+	if p, ok := sink.(ship.Pinger); ok { // a store that is not there is an error at once instead of a retry
+		if err := p.Ping(ctx); err != nil {
+			return err
+		}
 	}
 
 	if o.Ship.Memory <= 0 {
@@ -79,15 +81,6 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 
 	r.add(shipper.Stats(), e)
 	return errors.Join(err, e.close())
-}
-
-// reach makes a store that is not there an error at once instead of a retry.
-func reach(ctx context.Context, sink ship.Sink) error {
-	if p, ok := sink.(ship.Pinger); ok {
-		return p.Ping(ctx)
-	}
-
-	return nil
 }
 
 // compact lets a sink that keeps many small files tidy up when nothing more comes.
@@ -130,7 +123,7 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 	r.Notes = e.gather(streams)
 	var members []*member
 	for _, s := range streams {
-		if e.part != nil && !e.part[s.Dir.Path] || e.o.Only != nil && !e.o.Only(s.Dir.Job, s.Dir.Rank) {
+		if e.part != nil && !e.part[s.Dir.Path] {
 			continue
 		}
 
@@ -221,12 +214,12 @@ func (e *engine) gather(streams []*tail.Stream) []string {
 		dirs[i] = s.Dir
 	}
 
-	e.plans.merged = merge.Directories(dirs)
+	e.merged = merge.Directories(dirs)
 	for i, s := range streams {
 		s.Dir.Job = dirs[i].Job
 	}
 
-	return e.plans.merged.Notes("")
+	return e.merged.Notes("")
 }
 
 // lease makes a stream a member, or notes why not.

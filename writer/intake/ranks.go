@@ -19,10 +19,6 @@ func (f *Follower) scan() []*tail.Stream {
 	seen := map[string]bool{}
 	for _, s := range streams {
 		seen[s.Dir.Path] = true
-		if f.o.Only != nil && !f.o.Only(s.Dir.Job, s.Dir.Rank) {
-			continue
-		}
-
 		if err := f.adopt(s); err != nil {
 			f.problem = err.Error()
 		}
@@ -102,7 +98,7 @@ func (f *Follower) adopt(s *tail.Stream) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.streams[path] = s
-	f.shipped[path] = shipped{before: m.from, whole: -1}
+	f.shipped[path] = m.from
 	return nil
 }
 
@@ -118,7 +114,8 @@ func (f *Follower) holds() int {
 	return n
 }
 
-// leave gives a directory up, with its place in the cursor up to date.
+// leave gives a directory up, with its place in the cursor up to date. What of it is not
+// acknowledged is the next one's.
 func (f *Follower) leave(m *member) error {
 	f.acknowledge(m)
 	f.mu.Lock()
@@ -128,5 +125,6 @@ func (f *Follower) leave(m *member) error {
 	// The tree's stream is at its end; whoever takes the directory next begins with
 	// a new one.
 	f.e.tree.Forget(m.stream)
-	return f.e.leave(m)
+	delete(f.e.members, m.stream.Dir.Path)
+	return m.lease.Close()
 }

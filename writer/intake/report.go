@@ -30,49 +30,41 @@ type Report struct {
 }
 
 // Stored returns the number of rows that the pass added, the account's own aside.
-func (r Report) Stored() uint64 {
-	var n uint64
+func (r Report) Stored() uint64 { return r.rows().Inserted }
+
+// rows sums the tables but for the account's own.
+func (r Report) rows() (sum ship.TableStats) {
 	for table, t := range r.Tables {
 		if table != row.LedgerTable {
-			n += t.Inserted
+			sum.Inserted, sum.Found = sum.Inserted+t.Inserted, sum.Found+t.Found
 		}
 	}
 
-	return n
+	return sum
 }
 
-// Found returns the number of rows that the store had already.
-func (r Report) Found() uint64 {
-	var n uint64
-	for table, t := range r.Tables {
-		if table != row.LedgerTable {
-			n += t.Found
-		}
-	}
-
-	return n
+// alterations say what was done to so many rows, by its reason.
+var alterations = [...]struct{ reason, text string }{
+	{rollup.WordTooLong, "cut (%s): words of %d records"},
+	{rollup.Crowded, "not waited for (%s): the end of the step of %d records"},
+	{rollup.Oversized, "left out (%s): the members of %d groups"},
+	{rollup.NoGroups, "without dimension (%s): the communication of %d steps, for no parallel_group.json names their communicators"},
 }
 
 // String says it in a sentence a table or cause.
 func (r Report) String() string {
 	var b strings.Builder
-	if r.Stored() == 0 && r.Found() > 0 {
-		fmt.Fprintf(&b, "nothing to store: %s has all %d rows already", r.Store, r.Found())
+	if n := r.rows(); n.Inserted == 0 && n.Found > 0 {
+		fmt.Fprintf(&b, "nothing to store: %s has all %d rows already", r.Store, n.Found)
 	} else {
-		fmt.Fprintf(&b, "stored %d rows in %s", r.Stored(), r.Store)
-		if r.Found() > 0 {
-			fmt.Fprintf(&b, ", which had %d of them already", r.Found())
+		fmt.Fprintf(&b, "stored %d rows in %s", n.Inserted, r.Store)
+		if n.Found > 0 {
+			fmt.Fprintf(&b, ", which had %d of them already", n.Found)
 		}
 	}
 
 	fmt.Fprintf(&b, " (%d ranks, %d lines, %d bytes)", r.Ranks, r.Lines, r.Bytes)
-	tables := make([]string, 0, len(r.Tables))
-	for table := range r.Tables {
-		tables = append(tables, table)
-	}
-
-	slices.Sort(tables)
-	for _, table := range tables {
+	for _, table := range slices.Sorted(maps.Keys(r.Tables)) {
 		if t := r.Tables[table]; t.Inserted+t.Found+t.Poisoned > 0 {
 			fmt.Fprintf(&b, "\n  %-14s %d stored, %d found", table, t.Inserted, t.Found)
 			if t.Poisoned > 0 {
@@ -85,20 +77,10 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "\n  in one replica only: %d rounds of inserts, no second one had them within a minute", r.Singles)
 	}
 
-	if n := r.Altered[rollup.WordTooLong]; n > 0 {
-		fmt.Fprintf(&b, "\n  cut (%s): words of %d records", rollup.WordTooLong, n)
-	}
-
-	if n := r.Altered[rollup.Crowded]; n > 0 {
-		fmt.Fprintf(&b, "\n  not waited for (%s): the end of the step of %d records", rollup.Crowded, n)
-	}
-
-	if n := r.Altered[rollup.Oversized]; n > 0 {
-		fmt.Fprintf(&b, "\n  left out (%s): the members of %d groups", rollup.Oversized, n)
-	}
-
-	if n := r.Altered[rollup.NoGroups]; n > 0 {
-		fmt.Fprintf(&b, "\n  without dimension (%s): the communication of %d steps, for no parallel_group.json names their communicators", rollup.NoGroups, n)
+	for _, a := range alterations {
+		if n := r.Altered[a.reason]; n > 0 {
+			fmt.Fprintf(&b, "\n  "+a.text, a.reason, n)
+		}
 	}
 
 	for _, reason := range slices.Sorted(maps.Keys(r.Losses)) {
@@ -133,8 +115,7 @@ func (r *Report) add(stats ship.Stats, e *engine) {
 	}
 
 	for reason, l := range e.losses {
-		sum := r.Losses[reason]
-		r.Losses[reason] = LossSum{sum.Events + l.Events, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
+		addLoss(r.Losses, reason, l)
 	}
 
 	for reason, n := range e.altered {

@@ -29,7 +29,7 @@ func byShard(ctx context.Context, root string, sink ship.Sink, o Options) (map[s
 	e.gather(streams)
 	shards := map[string]map[string]bool{}
 	for _, s := range streams {
-		name, err := sharded.ShardOf(ctx, s.Dir.Job, nodeOf(s.Dir.Path, e.plans.options(s.Dir).Node))
+		name, err := sharded.ShardOf(ctx, s.Dir.Job, nodeOf(s.Dir.Path, e.rollup(s.Dir).Node))
 		if err != nil || name == "" {
 			return nil, errors.Join(err, e.close())
 		}

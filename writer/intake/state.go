@@ -8,12 +8,6 @@ import (
 	"github.com/laggard-dev/laggard/writer/tail"
 )
 
-// shipped is what is acknowledged of a rank directory.
-type shipped struct {
-	before int64 // segments with a smaller number
-	whole  int64 // and this one; -1 none
-}
-
 // State is a look at a follower.
 type State struct {
 	Ranks   int   // rank directories shipped by this process
@@ -36,8 +30,7 @@ func (f *Follower) Shipped(rankDir, name string) bool {
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s, ok := f.shipped[rankDir]
-	return ok && (number < s.before || number == s.whole)
+	return number < f.shipped[rankDir]
 }
 
 // State returns a look at the follower.

@@ -3,7 +3,6 @@ package intake
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 
@@ -16,15 +15,8 @@ import (
 // parquetScheme is the prefix of a Parquet store.
 const parquetScheme = "parquet:"
 
-// StoreOptions configure OpenStore.
-type StoreOptions struct {
-	TTL  map[string]int // ClickHouse: days to keep, by table
-	Job  string         // ClickHouse: who writes; Job and Node choose the shard of a cluster
-	Node string
-	// AsyncInsert lets the server collect inserts: ClickHouse 26.2 and newer.
-	AsyncInsert bool
-	Logger      *slog.Logger
-}
+// StoreOptions configure OpenStore: a Parquet store has none.
+type StoreOptions = clickhouse.Options
 
 // CheckStore tells what is wrong with the form of a store's name: parquet:DIR, or
 // clickhouse://user@host:port/database. It touches nothing. A bare folder is an error:
@@ -55,7 +47,7 @@ func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, err
 
 	dir, ok := strings.CutPrefix(spec, parquetScheme)
 	if !ok {
-		return clickhouse.Open(ctx, spec, clickhouse.Options{TTL: o.TTL, Job: o.Job, Node: o.Node, AsyncInsert: o.AsyncInsert, Logger: o.Logger})
+		return clickhouse.Open(ctx, spec, o)
 	}
 
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {

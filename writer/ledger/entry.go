@@ -9,6 +9,10 @@ import (
 )
 
 // entry is row.Ledger as JSON: columns by their names, ids as hex text.
+//
+// Part and Of say that it is one of several that were appended together: from 1 on, of so
+// many. Zero: it was appended alone. A loss of power may leave some of them only, and half
+// of the account of a segment would be taken for the whole.
 type entry struct {
 	Job         string    `json:"job"`
 	Rank        uint32    `json:"rank"`
@@ -25,21 +29,14 @@ type entry struct {
 	FirstOffset uint64    `json:"first_offset,omitempty"`
 	LastOffset  uint64    `json:"last_offset,omitempty"`
 	AtNs        int64     `json:"at_ns,omitempty"`
-	part
+	Part        int       `json:"part,omitempty"`
+	Of          int       `json:"of,omitempty"`
 }
 
-// part says that an entry is one of several that were appended together: from 1 on,
-// of so many. Zero: it was appended alone. A loss of power may leave some of them
-// only, and half of the account of a segment would be taken for the whole.
-type part struct {
-	Part int `json:"part,omitempty"`
-	Of   int `json:"of,omitempty"`
-}
-
-func appendLine(dst []byte, r *row.Ledger, at part) []byte {
+func appendLine(dst []byte, r *row.Ledger, part, of int) []byte {
 	b, err := json.Marshal(entry{
 		r.Job, r.Rank, record.ID(r.Incarnation), record.ID(r.Segment), r.Name, r.Batch, r.Table, r.State, r.Reason, r.Kind,
-		r.Records, r.Bytes, r.FirstOffset, r.LastOffset, r.AtNs, at,
+		r.Records, r.Bytes, r.FirstOffset, r.LastOffset, r.AtNs, part, of,
 	})
 	if err != nil {
 		panic("BUG: ledger entry is not JSON: " + err.Error()) // strings and integers only
@@ -48,17 +45,12 @@ func appendLine(dst []byte, r *row.Ledger, at part) []byte {
 	return append(append(dst, b...), '\n')
 }
 
-func parse(line []byte) (row.Ledger, part, error) {
-	var e entry
-	if err := json.Unmarshal(line, &e); err != nil {
-		return row.Ledger{}, part{}, err
-	}
-
+func (e *entry) row() row.Ledger {
 	return row.Ledger{
 		Job: e.Job, Rank: e.Rank, Incarnation: uint64(e.Incarnation), Segment: uint64(e.Segment), Name: e.Name, Batch: e.Batch,
 		Table: e.Table, State: e.State, Reason: e.Reason, Kind: e.Kind, Records: e.Records, Bytes: e.Bytes,
 		FirstOffset: e.FirstOffset, LastOffset: e.LastOffset, AtNs: e.AtNs,
-	}, e.part, nil
+	}
 }
 
 // group holds entries that were appended together until all of them are there.
@@ -69,19 +61,19 @@ type group struct {
 
 // take takes the next entry. It returns the entries that are complete now, and how
 // many were left behind by a group that never was.
-func (g *group) take(r row.Ledger, at part) (whole []row.Ledger, bad int) {
-	if at.Part != len(g.rows)+1 || len(g.rows) > 0 && at.Of != g.of {
+func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
+	if e.Part != len(g.rows)+1 || len(g.rows) > 0 && e.Of != g.of {
 		bad = g.drop()
 	}
 
 	switch {
-	case at.Of <= 1:
-		return []row.Ledger{r}, bad
-	case at.Part != len(g.rows)+1:
+	case e.Of <= 1:
+		return []row.Ledger{e.row()}, bad
+	case e.Part != len(g.rows)+1:
 		return nil, bad + 1
 	}
 
-	g.rows, g.of = append(g.rows, r), at.Of
+	g.rows, g.of = append(g.rows, e.row()), e.Of
 	if len(g.rows) < g.of {
 		return nil, bad
 	}

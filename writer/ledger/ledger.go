@@ -14,6 +14,7 @@ package ledger
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,8 @@ const (
 	maxLine = 1 << 20
 )
 
-// File is the ledger file as the Ledger uses it; tests put failures into it.
-type File interface {
+// file is the ledger file as the Ledger uses it; tests put failures into it.
+type file interface {
 	io.ReaderAt
 	io.Writer
 	Stat() (fs.FileInfo, error)
@@ -46,38 +47,27 @@ type File interface {
 	Close() error
 }
 
-// Options of a Ledger. The zero value is ready.
-type Options struct {
-	// Open opens the file for reading and appending and makes it when it is
-	// missing; nil does that, without following symbolic links.
-	Open func(path string) (File, error)
-}
-
 // Ledger appends to the account of one profiling directory. Its methods may be
 // called from several goroutines.
 type Ledger struct {
 	path string
-	open func(path string) (File, error)
+	open func(path string) (file, error) // openFile, but for tests
 
-	mu    sync.Mutex
-	f     File
-	stale extent // of a failed Append, to be removed before the next
+	mu sync.Mutex
+	f  file
+	// What a failed Append left in the file, to be removed before the next: see write.
+	staleFrom, staleTo int64
 }
-
-// extent is a range of the file, in bytes.
-type extent struct{ from, to int64 }
 
 // Path returns where the ledger of a profiling directory is.
 func Path(dir string) string { return filepath.Join(dir, folder, name) }
 
 // Open opens the ledger of a profiling directory, makes it when it is missing, and
 // cuts off a torn last line.
-func Open(dir string, o Options) (*Ledger, error) {
-	if o.Open == nil {
-		o.Open = openFile
-	}
+func Open(dir string) (*Ledger, error) { return openWith(dir, openFile) }
 
-	l := &Ledger{path: Path(dir), open: o.Open}
+func openWith(dir string, open func(path string) (file, error)) (*Ledger, error) {
+	l := &Ledger{path: Path(dir), open: open}
 	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("open ledger of %s: %w", dir, err)
 	}
@@ -121,7 +111,7 @@ func makeFolder(dir string) error {
 
 // openFile opens or makes the ledger's file. A link or a pipe in its place is refused without waiting
 // for it, and a new file's name is durable before the first entry is.
-func openFile(path string) (File, error) {
+func openFile(path string) (file, error) {
 	const flag = unix.O_RDWR | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	f, err := os.OpenFile(path, flag, 0o644)
 	if err != nil {
@@ -194,7 +184,7 @@ func (l *Ledger) locked(do func() error) error {
 	}
 }
 
-func flock(f File, how int) error {
+func flock(f file, how int) error {
 	for {
 		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
 			return err
@@ -262,12 +252,12 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 
 	var lines []byte
 	for i := range rows {
-		var at part
-		if len(rows) > 1 {
-			at = part{i + 1, len(rows)}
+		part, of := i+1, len(rows)
+		if of == 1 {
+			part, of = 0, 0
 		}
 
-		lines = appendLine(lines, &rows[i], at)
+		lines = appendLine(lines, &rows[i], part, of)
 	}
 
 	l.mu.Lock()
@@ -285,7 +275,7 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 
 // clean removes what a failed Append could not take back at once.
 func (l *Ledger) clean() error {
-	if l.stale == (extent{}) {
+	if l.staleTo == 0 {
 		return nil
 	}
 
@@ -312,9 +302,9 @@ func (l *Ledger) write(lines []byte) error {
 
 	// Take back what was written: in the file, or by a copy without it.
 	undo := l.f.Truncate(size)
-	stale := extent{size, size}
+	to := size
 	if undo != nil { // another process's repair may cut the torn rest, never whole lines
-		stale.to += int64(bytes.LastIndexByte(lines[:max(0, min(n, len(lines)))], '\n') + 1)
+		to += int64(bytes.LastIndexByte(lines[:max(0, min(n, len(lines)))], '\n') + 1)
 	} else {
 		undo = l.f.Sync()
 	}
@@ -323,7 +313,7 @@ func (l *Ledger) write(lines []byte) error {
 		return err
 	}
 
-	l.stale = stale
+	l.staleFrom, l.staleTo = size, to
 	if again := l.drop(); again != nil {
 		return errors.Join(err, undo, again)
 	}
@@ -346,17 +336,17 @@ func (l *Ledger) drop() error {
 		}
 
 		size := st.Size()
-		if err := l.copyTo(w, 0, min(l.stale.from, size)); err != nil {
+		if err := l.copyTo(w, 0, min(l.staleFrom, size)); err != nil {
 			return err
 		}
 
-		return l.copyTo(w, min(l.stale.to, size), size)
+		return l.copyTo(w, min(l.staleTo, size), size)
 	})
 	if err != nil {
 		return err
 	}
 
-	l.stale = extent{} // of the old file: the new one has other lines there
+	l.staleFrom, l.staleTo = 0, 0 // of the old file: the new one has other lines there
 	err = l.f.Close()
 	l.f = nil
 
@@ -372,11 +362,11 @@ func (l *Ledger) copyTo(w io.Writer, from, to int64) error {
 	return err
 }
 
-// Read calls f for each complete entry of the ledger of a profiling directory, in
+// Read calls take for each complete entry of the ledger of a profiling directory, in
 // order. Lines that are none are counted, and those of an Append of which not all
 // are there. That there is no ledger is no error.
-func Read(dir string, f func(row.Ledger) error) (bad int, err error) {
-	file, err := os.OpenFile(Path(dir), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+func Read(dir string, take func(row.Ledger) error) (bad int, err error) {
+	f, err := os.OpenFile(Path(dir), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -385,12 +375,12 @@ func Read(dir string, f func(row.Ledger) error) (bad int, err error) {
 		return 0, fmt.Errorf("open ledger: %w", err)
 	}
 
-	defer file.Close()
-	return each(file, f)
+	defer f.Close()
+	return each(f, take)
 }
 
-func each(file io.Reader, f func(row.Ledger) error) (bad int, err error) {
-	r := bufio.NewReaderSize(file, 64<<10)
+func each(from io.Reader, take func(row.Ledger) error) (bad int, err error) {
+	r := bufio.NewReaderSize(from, 64<<10)
 	var g group
 	for {
 		line, err := readLine(r)
@@ -402,16 +392,16 @@ func each(file io.Reader, f func(row.Ledger) error) (bad int, err error) {
 			return bad, fmt.Errorf("read ledger: %w", err)
 		}
 
-		e, at, err := parse(line)
-		if err != nil {
+		var e entry
+		if json.Unmarshal(line, &e) != nil {
 			bad += 1 + g.drop()
 			continue
 		}
 
-		whole, n := g.take(e, at)
+		whole, n := g.take(&e)
 		bad += n
-		for _, e := range whole {
-			if err := f(e); err != nil {
+		for i := range whole {
+			if err := take(whole[i]); err != nil {
 				return bad, err
 			}
 		}
@@ -439,7 +429,7 @@ func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
-	if l.stale != (extent{}) {
+	if l.staleTo != 0 {
 		err = l.locked(l.clean)
 	}
 

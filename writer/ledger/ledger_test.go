@@ -26,7 +26,7 @@ func must(t testing.TB, err error) {
 
 func open(t testing.TB, dir string) *Ledger {
 	t.Helper()
-	l, err := Open(dir, Options{})
+	l, err := Open(dir)
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -196,16 +196,16 @@ func (f faultyFile) Stat() (fs.FileInfo, error) {
 	return f.File.Stat()
 }
 
-// faulty returns the Options of a ledger whose file fails.
-func faulty(f *fault) Options {
-	return Options{Open: func(path string) (File, error) {
-		file, err := openFile(path)
+// faulty opens a ledger whose file fails.
+func faulty(dir string, f *fault) (*Ledger, error) {
+	return openWith(dir, func(path string) (file, error) {
+		opened, err := openFile(path)
 		if err != nil {
 			return nil, err
 		}
 
-		return faultyFile{file.(*os.File), f}, nil
-	}}
+		return faultyFile{opened.(*os.File), f}, nil
+	})
 }
 
 // TestClose_TakesBackWhatFailed: the rows of an Append that failed do not count, also
@@ -219,7 +219,7 @@ func TestClose_TakesBackWhatFailed(t *testing.T) {
 	}
 	for at := range 12 {
 		dir, f := t.TempDir(), &fault{from: 100}
-		l, err := Open(dir, faulty(f))
+		l, err := faulty(dir, f)
 		must(t, err)
 		f.from, f.to = f.calls+at, f.calls+at+3
 		appended := l.Append(numbered(0), numbered(1)) == nil
@@ -243,10 +243,10 @@ func TestClose_TakesBackWhatFailed(t *testing.T) {
 func TestAppend_EachCallFails(t *testing.T) {
 	run := func(f *fault) int {
 		dir := t.TempDir()
-		l, err := Open(dir, faulty(f))
+		l, err := faulty(dir, f)
 		if err != nil {
 			f.to = 0 // Open failed: that is told, and the next one works
-			l, err = Open(dir, Options{})
+			l, err = Open(dir)
 			must(t, err)
 		}
 		defer l.Close()
@@ -357,20 +357,20 @@ func TestOpen_PlantedLinks(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 	must(t, os.Symlink(victim, Path(dir)))
-	if _, err := Open(dir, Options{}); err == nil {
+	if _, err := Open(dir); err == nil {
 		t.Error("a link was followed")
 	}
 
 	dir = t.TempDir()
 	must(t, os.Symlink(filepath.Dir(victim), filepath.Join(dir, folder)))
-	if _, err := Open(dir, Options{}); err == nil {
+	if _, err := Open(dir); err == nil {
 		t.Error("a linked folder was followed")
 	}
 
 	dir = t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 	must(t, syscall.Mkfifo(Path(dir), 0o644))
-	if _, err := Open(dir, Options{}); err == nil {
+	if _, err := Open(dir); err == nil {
 		t.Error("a FIFO was opened")
 	}
 
@@ -382,9 +382,9 @@ func TestOpen_PlantedLinks(t *testing.T) {
 // FuzzRead is R21 for the ledger: every line is an entry or is counted.
 func FuzzRead(f *testing.F) {
 	r := numbered(1)
-	f.Add(appendLine(nil, &r, part{}))
-	f.Add(appendLine(appendLine(appendLine(nil, &r, part{1, 2}), &r, part{1, 2}), &r, part{2, 2}))
-	f.Add(appendLine(appendLine(nil, &r, part{2, 2}), &r, part{1, 3}))
+	f.Add(appendLine(nil, &r, 0, 0))
+	f.Add(appendLine(appendLine(appendLine(nil, &r, 1, 2), &r, 1, 2), &r, 2, 2))
+	f.Add(appendLine(appendLine(nil, &r, 2, 2), &r, 1, 3))
 	f.Add([]byte("{}\n\x00\n{\"records\":-1}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		good := 0

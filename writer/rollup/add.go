@@ -33,11 +33,11 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 
 	if !s.replay {
 		s.revive(inc)
-		inc.now = max(inc.now, end)
+		inc.Now = max(inc.Now, end)
 	}
 
 	place := marker.Place{Segment: s.current, Offset: offset}
-	if s.hold(inc, r, r.HostBegin(), place) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.floor {
+	if s.hold(inc, r, r.HostBegin(), place) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.Floor {
 		inc.insert(openStep{begin: r.HostBegin(), end: max(end, r.HostBegin()+1), number: r.Step, complete: true, open: r.Open})
 	}
 
@@ -47,9 +47,12 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 // repeated notes the ring and number of a record; true means that it was read
 // before.
 func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
-	rings := inc.rings
+	rings := inc.Rings
 	if s.replay {
-		rings = s.until.replayed(inc.id)
+		if rings = s.rings[inc.ID]; rings == nil {
+			rings = map[uint32]*ring{}
+			s.rings[inc.ID] = rings
+		}
 	}
 
 	g := rings[r.Ring]
@@ -80,7 +83,7 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	rec := &r.Record
 	s.clamp(rec)
-	if !s.hold(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.floor {
+	if !s.hold(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.Floor {
 		return
 	}
 
@@ -101,7 +104,7 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 
 // hold keeps a complete range until its step closes; false means that its step is closed already.
 func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
-	if begin < inc.floor {
+	if begin < inc.Floor {
 		if !s.replay {
 			s.counts.kind(r.Kind, r.Name).Emitted++
 			s.addLate(inc, r, begin, at)
@@ -165,21 +168,21 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 		s.counts.Open++
 	}
 
-	inc.late = true
+	inc.Late = true
 	number, repeat := inc.closedAt(begin)
 	if r.Kind == record.Step && r.Step >= 0 {
-		number, repeat = r.Step, inc.seen.add(r.Step)
+		number, repeat = r.Step, inc.Seen.add(r.Step)
 		s.rows.Steps = append(s.rows.Steps, s.bareStep(inc, r, repeat))
 		s.taken = false
 	}
 
 	if r.Kind == record.Communication { // stored one by one or not, it is a call
-		if !inc.window.open {
+		if !inc.Window.Open {
 			s.openWindow(inc, max(number, 0), r.Start)
 		}
 
 		s.addCall(inc, s.named(inc, r), r.Dur, r.Bytes)
-		if inc.over {
+		if inc.Over {
 			s.flushWindow(inc)
 		}
 	}
@@ -195,7 +198,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 
 // closedAt returns the closed step in whose window begin lies, NoStep without one.
 func (inc *incarnation) closedAt(begin int64) (number int64, repeat uint16) {
-	for _, c := range slices.Backward(inc.closed) {
+	for _, c := range slices.Backward(inc.Closed) {
 		if begin >= c.Begin && begin < c.End {
 			return c.Number, c.Repeat
 		}

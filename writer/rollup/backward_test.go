@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -26,8 +27,8 @@ func TestBackwardLessBlocked(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sum := sums{backward: 200}
-			if got := sum.work(&scratch{backward: backward, blocked: tt.blocked}); got != tt.want {
+			sum := sums{backward: slices.Clone(backward), blocked: tt.blocked}
+			if got := sum.work(); got != tt.want {
 				t.Errorf("work = %d, want %d", got, tt.want)
 			}
 		})

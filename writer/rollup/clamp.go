@@ -67,17 +67,20 @@ func (s *Stream) clamp(r *record.Record) {
 		return
 	}
 
-	before := len(r.Path)
-	r.Path = record.Clip(r.Path, record.MaxPath)
-	cut := len(r.Path) != before
-	for _, word := range [...]*string{&r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype} {
-		cut = cut || len(*word) > record.MaxWord
-		*word = record.Clip(*word, record.MaxWord)
-	}
-
-	if cut {
+	path := clip(record.MaxPath, &r.Path)
+	if clip(record.MaxWord, &r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype) || path {
 		s.count(&s.counts.Clipped)
 	}
+}
+
+// clip cuts words to most bytes, and reports whether any was longer.
+func clip(most int, words ...*string) (cut bool) {
+	for _, w := range words {
+		cut = cut || len(*w) > most
+		*w = record.Clip(*w, most)
+	}
+
+	return cut
 }
 
 // wordsFit reports whether all words are within bounds. It may return false for words

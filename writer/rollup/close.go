@@ -34,11 +34,10 @@ func (s *Stream) closable(inc *incarnation) bool {
 	}
 
 	if inc.process != nil {
-		oldest, waits := inc.process.Oldest()
-		return !waits || oldest >= inc.cut() || now-first.end >= int64(PairPatience)
+		return inc.paired() || now-first.end >= int64(PairPatience)
 	}
 
-	for _, g := range inc.rings {
+	for _, g := range inc.Rings {
 		if g.Mark < first.end && now-g.Mark < int64(RingPatience) {
 			return false
 		}
@@ -53,7 +52,7 @@ func (inc *incarnation) clock() int64 {
 		return inc.process.Now()
 	}
 
-	return inc.now
+	return inc.Now
 }
 
 // cut returns where the first open step's window ends.
@@ -79,7 +78,7 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	}
 
 	st := inc.steps[0]
-	repeat := inc.seen.add(st.number)
+	repeat := inc.Seen.add(st.number)
 	s.openWindow(inc, st.number, st.begin)
 	r := s.stepRow(inc, &st, cut, repeat)
 	if r.CommNs >= 0 && s.ungrouped(inc) {
@@ -97,24 +96,24 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	s.taken = false
 
 	inc.steps = slices.Delete(inc.steps, 0, 1)
-	inc.serial++
+	inc.Serial++
 	inc.raise(cut)
-	if len(inc.closed) == maxClosed {
-		inc.closed = slices.Delete(inc.closed, 0, 1)
+	if len(inc.Closed) == maxClosed {
+		inc.Closed = slices.Delete(inc.Closed, 0, 1)
 	}
 
-	inc.closed = append(inc.closed, closedStep{Number: st.number, Repeat: repeat, Begin: st.begin, End: cut})
+	inc.Closed = append(inc.Closed, closedStep{Number: st.number, Repeat: repeat, Begin: st.begin, End: cut})
 	s.supersede(inc)
 }
 
 // raise moves the floor.
 func (inc *incarnation) raise(to int64) {
-	inc.floor = max(inc.floor, to)
+	inc.Floor = max(inc.Floor, to)
 	if inc.process != nil {
-		inc.process.Floor = inc.floor
+		inc.process.Floor = inc.Floor
 	}
 
-	inc.switches = slices.DeleteFunc(inc.switches, func(at int64) bool { return at < inc.floor })
+	inc.Switches = slices.DeleteFunc(inc.Switches, func(at int64) bool { return at < inc.Floor })
 }
 
 // decide gives out what began before cut, in line order: where says in which step
@@ -149,11 +148,11 @@ func (s *Stream) decide(inc *incarnation, cut int64, where func(*pendingRange) (
 // supersede ends older incarnations that have gone silent while inc finishes steps.
 func (s *Stream) supersede(inc *incarnation) {
 	for _, old := range s.incarnations {
-		if old.over || old.index >= inc.index {
+		if old.Over || old.Index >= inc.Index {
 			continue
 		}
 
-		if old.quiet++; old.quiet >= supersededAfter && inc.clock()-old.clock() >= int64(supersededFor) {
+		if old.Quiet++; old.Quiet >= supersededAfter && inc.clock()-old.clock() >= int64(supersededFor) {
 			s.over(old, 0)
 		}
 	}
@@ -166,7 +165,7 @@ func (s *Stream) leftovers(inc *incarnation) {
 		return
 	}
 
-	latest := inc.floor
+	latest := inc.Floor
 	for i := range inc.pending {
 		latest = max(latest, inc.pending[i].begin+1)
 	}
@@ -180,12 +179,12 @@ func (s *Stream) outside(inc *incarnation, cut int64) {
 	s.decide(inc, cut, func(p *pendingRange) (int64, uint16) {
 		number := inc.guess(p)
 		if number < 0 {
-			s.openWindow(inc, inc.window.first(), p.start)
+			s.openWindow(inc, inc.Window.first(), p.start)
 			return record.NoStep, 0
 		}
 
 		s.openWindow(inc, number, p.start)
-		return number, inc.seen.count(number)
+		return number, inc.Seen.count(number)
 	})
 }
 
@@ -231,10 +230,11 @@ func (s *Stream) settled(inc *incarnation) bool {
 		return false
 	}
 
-	if inc.process == nil {
-		return true
-	}
+	return inc.process == nil || inc.paired()
+}
 
+// paired reports whether no TaskD range of the first open step waits for a line.
+func (inc *incarnation) paired() bool {
 	oldest, waits := inc.process.Oldest()
 	return !waits || oldest >= inc.cut()
 }

@@ -40,7 +40,7 @@ type Counts struct {
 	Torn      uint64 // lines cut in the middle
 	TornBytes uint64 // after the last '\n'
 
-	// Damaged are the compressed segments that Dir could not read to their end, with the
+	// Damaged are the compressed segments that Feed could not read to their end, with the
 	// cause. What stands before the damage was read.
 	Damaged []string
 }
@@ -60,17 +60,12 @@ const LateRange = "late"
 // maxWords bounds the tables by word: lines are hostile input.
 const maxWords = 64
 
-// tally is the running account. Its fields are part of Position.State.
+// tally is the running account, but for what Stream.Counts adds to it. Its fields are
+// part of Position.State.
 type tally struct {
-	Lines, Bytes                uint64
-	Known                       [record.KindCount]kindTally
-	Other                       map[string]*kindTally `json:",omitempty"`
-	Lost, Declared, Dropped     map[string]uint64     `json:",omitempty"`
-	Late, Open, Duplicate, Gaps uint64
-	Crowded, Clipped, Shortened uint64
-	Ungrouped                   uint64
-	Unknown, Garbage            uint64
-	Torn, TornBytes             uint64
+	Counts
+	Known [record.KindCount]kindTally
+	Other map[string]*kindTally `json:",omitempty"`
 }
 
 type kindTally struct{ Emitted, Stored, Summarised uint64 }
@@ -130,26 +125,21 @@ func add(m *map[string]uint64, word string, n uint64) {
 	(*m)[word] += n
 }
 
-// Altered is what was stored otherwise than it came: Counts.Clipped and so on.
-type Altered struct{ Clipped, Crowded, Shortened, Ungrouped uint64 }
-
-// Altered returns what was altered so far.
-func (s *Stream) Altered() Altered {
-	return Altered{s.counts.Clipped + s.pairer.Clipped, s.counts.Crowded, s.counts.Shortened, s.counts.Ungrouped}
+// Altered returns how many records, groups and steps were stored otherwise than they
+// came, by the reasons above.
+func (s *Stream) Altered() map[string]uint64 {
+	t := &s.counts
+	return map[string]uint64{WordTooLong: t.Clipped + s.pairer.Clipped, Crowded: t.Crowded, Oversized: t.Shortened, NoGroups: t.Ungrouped}
 }
 
 // Counts returns the account so far.
 func (s *Stream) Counts() Counts {
 	t := &s.counts
-	c := Counts{
-		Lines: t.Lines, Bytes: t.Bytes,
-		Emitted: map[string]uint64{}, Stored: map[string]uint64{}, Summarised: map[string]uint64{},
-		Lost: cloned(t.Lost), Declared: cloned(t.Declared), Dropped: cloned(t.Dropped),
-		Late: t.Late, Open: t.Open, Unmatched: s.pairer.Unmatched, Duplicate: t.Duplicate, Gaps: t.Gaps,
-		Unknown: t.Unknown, Garbage: t.Garbage, Torn: t.Torn, TornBytes: t.TornBytes,
-	}
-	a := s.Altered()
-	c.Clipped, c.Crowded, c.Shortened, c.Ungrouped = a.Clipped, a.Crowded, a.Shortened, a.Ungrouped
+	c := t.Counts
+	c.Emitted, c.Stored, c.Summarised = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	c.Lost, c.Declared, c.Dropped = cloned(t.Lost), cloned(t.Declared), cloned(t.Dropped)
+	c.Clipped += s.pairer.Clipped
+	c.Unmatched = s.pairer.Unmatched
 	put := func(word string, k *kindTally) {
 		for _, f := range [...]struct {
 			m map[string]uint64

@@ -7,12 +7,13 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// takeEvery is how many bytes of lines Dir reads between two calls of take.
+// takeEvery is how many bytes of lines are read between two calls of take.
 const takeEvery = 4 << 20
 
 // Dir reads the segments of one rank directory as they are, from the oldest to the
@@ -34,42 +35,61 @@ func Dir(ctx context.Context, dir segment.RankDir, o Options, take func(*row.Row
 	}
 
 	s := New(o)
-	infos, err := segment.List(dir.Path)
-	if err != nil {
-		return s.Counts(), err
+	var rows row.Rows
+	give := func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+
+		rows.Ranks, rows.Steps, rows.Communications, rows.Raws.Rows = rows.Ranks[:0], rows.Steps[:0], rows.Communications[:0], rows.Raws.Rows[:0]
+		if s.Take(&rows); rows.Len() == 0 {
+			return nil
+		}
+
+		return take(&rows)
 	}
 
-	d := feeder{ctx: ctx, stream: s, take: take}
+	err := s.Feed(dir, nil, give)
+	if err == nil {
+		s.End()
+		err = give()
+	}
+
+	return s.Counts(), err
+}
+
+// Feed gives the stream the segments of a rank directory as they are, from the oldest to
+// the newest. begin, which may be nil, is told of each before its first line; where it
+// returns false the segment is left out. take is called while segments are read, so that
+// memory doesn't grow with their size. A torn last line and damaged blocks are counted
+// and are no error.
+func (s *Stream) Feed(dir segment.RankDir, begin func(id record.ID, name string) bool, take func() error) error {
+	infos, err := segment.List(dir.Path)
+	if err != nil {
+		return err
+	}
+
+	left := takeEvery
+	next := func(n int) error {
+		if left -= n; left > 0 {
+			return nil
+		}
+
+		left = takeEvery
+		return take()
+	}
+
 	for _, info := range infos {
-		if err := d.segment(dir, info.Name); err != nil {
-			return d.counts(), err
+		if err := s.feed(dir, info.Name, begin, next); err != nil {
+			return err
 		}
 	}
 
-	s.End()
-	return d.counts(), d.give()
+	return nil
 }
 
-// feeder feeds a stream from files.
-type feeder struct {
-	ctx    context.Context
-	stream *Stream
-	take   func(*row.Rows) error
-	rows   row.Rows
-	read   int64 // bytes since the last give
-
-	damaged []string // see Counts
-}
-
-func (d *feeder) counts() Counts {
-	c := d.stream.Counts()
-	c.Damaged = d.damaged
-	return c
-}
-
-// segment reads one segment to its end. Rows are handed on while it reads, so that memory doesn't
-// grow with its size. A torn last line and damaged blocks are counted and are no error.
-func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
+// feed reads one segment to its end. next is told the bytes of each line.
+func (s *Stream) feed(dir segment.RankDir, name string, begin func(record.ID, string) bool, next func(int) error) (err error) {
 	path := filepath.Join(dir.Path, name)
 	r, err := segment.OpenReader(path)
 	if err != nil {
@@ -77,13 +97,12 @@ func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
 	}
 
 	defer func() { err = errors.Join(err, r.Close()) }()
-	first := true
-	for {
+	for first := true; ; first = false {
 		line, offset, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			d.stream.Torn(r.Torn())
+			s.Torn(r.Torn())
 			if damage := r.Damage(); damage != nil {
-				d.damaged = append(d.damaged, damage.Error())
+				s.counts.Damaged = append(s.counts.Damaged, damage.Error())
 			}
 
 			return nil
@@ -94,32 +113,17 @@ func (d *feeder) segment(dir segment.RankDir, name string) (err error) {
 		}
 
 		if first {
-			d.stream.Segment(segment.Identity(dir.Job, dir.Rank, name, line), name)
-			first = false
-		}
-
-		d.stream.Line(offset, line)
-		if d.read += int64(len(line)); d.read >= takeEvery {
-			if err := d.give(); err != nil {
-				return err
+			id := segment.Identity(dir.Job, dir.Rank, name, line)
+			if begin != nil && !begin(id, name) {
+				return nil
 			}
+
+			s.Segment(id, name)
+		}
+
+		s.Line(offset, line)
+		if err := next(len(line)); err != nil {
+			return err
 		}
 	}
-}
-
-// give hands the finished rows on.
-func (d *feeder) give() error {
-	d.read = 0
-	if err := d.ctx.Err(); err != nil {
-		return err
-	}
-
-	r := &d.rows
-	r.Ranks, r.Steps, r.Communications, r.Raws.Rows = r.Ranks[:0], r.Steps[:0], r.Communications[:0], r.Raws.Rows[:0]
-	d.stream.Take(r)
-	if r.Len() == 0 {
-		return nil
-	}
-
-	return d.take(r)
 }

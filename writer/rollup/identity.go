@@ -21,12 +21,7 @@ const (
 // smallest ones have their members first.
 func (s *Stream) fitting(inc *incarnation, m *record.Meta) record.Meta {
 	out := *m
-	cut := false
-	for _, word := range [...]*string{&out.Job, &out.Node, &out.Device, &out.Pod, &out.BootID, &out.Writer} {
-		cut = cut || len(*word) > record.MaxWord
-		*word = record.Clip(*word, record.MaxWord)
-	}
-
+	cut := clip(record.MaxWord, &out.Job, &out.Node, &out.Device, &out.Pod, &out.BootID, &out.Writer)
 	if n := len(m.Groups); n > maxGroups {
 		s.counts.Shortened += uint64(n - maxGroups)
 		out.Groups = m.Groups[:maxGroups]
@@ -34,10 +29,7 @@ func (s *Stream) fitting(inc *incarnation, m *record.Meta) record.Meta {
 
 	out.Groups = slices.Clone(out.Groups)
 	for i := range out.Groups {
-		for _, word := range [...]*string{&out.Groups[i].Dim, &out.Groups[i].Name} {
-			cut = cut || len(*word) > record.MaxWord
-			*word = record.Clip(*word, record.MaxWord)
-		}
+		cut = clip(record.MaxWord, &out.Groups[i].Dim, &out.Groups[i].Name) || cut
 	}
 
 	if cut {
@@ -60,7 +52,7 @@ func (s *Stream) fitMembers(of *incarnation, groups []record.Group) {
 	}
 	for _, inc := range s.incarnations {
 		if inc != of {
-			for _, g := range inc.meta.Groups {
+			for _, g := range inc.Meta.Groups {
 				keep(g.Ranks)
 			}
 		}

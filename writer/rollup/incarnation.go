@@ -3,6 +3,7 @@ package rollup
 import (
 	"cmp"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // never is later than any moment.
@@ -18,38 +20,43 @@ const never = math.MaxInt64
 // incarnation is one process of the rank and what is known of it that is not a
 // row yet.
 //
-// Invariant: floor divides time. What begins (on the host) before it is decided,
+// Invariant: Floor divides time. What begins (on the host) before it is decided,
 // in rows or in the windows; what begins at or after it is in pending, and that
 // is all that a restart has to read again.
+//
+// Its exported fields are what Position.State holds of it; the others are filled again
+// by what is read from the Position on.
 type incarnation struct {
-	id      record.ID
-	index   uint64          // counts the stream's incarnations
-	process *marker.Process // of TaskD lines; nil for laggard's
-	meta    record.Meta     // identity; made up for TaskD's
-	version uint32
-	row     row.Rank // as it was last given out
-	endedNs int64
-	over    bool
-	ended   bool // by an end line
-	quiet   int  // steps that newer incarnations finished since its last line
+	ID      record.ID   `json:"id"`
+	Index   uint64      `json:"index"`             // counts the stream's incarnations
+	Process *uint32     `json:"process,omitempty"` // index of process, nil without one
+	Meta    record.Meta `json:"meta"`              // identity; made up for TaskD's
+	Version uint32      `json:"version"`
+	EndedNs int64       `json:"ended_ns,omitempty"`
+	Over    bool        `json:"over,omitempty"`
+	Ended   bool        `json:"ended,omitempty"` // by an end line
+	Quiet   int         `json:"quiet,omitempty"` // steps that newer incarnations finished since its last line
 
-	floor   int64 // see above
-	now     int64 // latest host time seen
+	Floor  int64            `json:"floor"` // see above
+	Now    int64            `json:"now"`   // latest host time seen
+	Rings  map[uint32]*ring `json:"rings,omitempty"`
+	Closed []closedStep     `json:"closed,omitempty"` // the last ones, oldest first
+	Serial uint64           `json:"serial"`           // steps closed
+	Seen   passes           `json:"seen"`             // step numbers, how often
+
+	Windows   passes         `json:"windows"`
+	Window    window         `json:"window"`
+	Switches  []int64        `json:"switches,omitempty"` // moments at or after Floor when the switch changed
+	Switching *record.Switch `json:"switching,omitempty"`
+	Off       []string       `json:"off,omitempty"`  // as row.Rank has them
+	Late      bool           `json:"late,omitempty"` // since the last step row something came late
+
+	process *marker.Process // of TaskD lines; nil for laggard's
+	row     row.Rank        // as it was last given out
 	steps   []openStep
 	pending []pendingRange
 	weight  int // of pending
-	rings   map[uint32]*ring
-	closed  []closedStep // the last ones, oldest first
-	serial  uint64       // steps closed
-	seen    passes       // step numbers, how often
 	dims    map[string]dim
-
-	window    window
-	windows   passes
-	switches  []int64 // moments at or after floor when the switch changed
-	switching *record.Switch
-	off       []string // as row.Rank has them
-	late      bool     // since the last step row something came late
 }
 
 // pendingRange is one complete range that waits for its step to close. Strings are left
@@ -65,7 +72,7 @@ type pendingRange struct {
 	offset     int64
 	segment    uint32
 	record     int32 // index into Stream.records, -1 = no raw row
-	call       int32 // Communication: index into window.calls of its names
+	call       int32 // Communication: index into window.all
 	word       int32 // Other: 1 = backward
 	weight     int32 // of the raw row's words, see weigh
 	kind       record.Kind
@@ -96,7 +103,7 @@ const maxClosed = 32
 
 // begin adds an incarnation.
 func (s *Stream) begin(id record.ID) *incarnation {
-	inc := &incarnation{id: id, index: s.began, floor: math.MinInt64, rings: map[uint32]*ring{}, dims: map[string]dim{}}
+	inc := &incarnation{ID: id, Index: s.began, Floor: math.MinInt64, Rings: map[uint32]*ring{}, dims: map[string]dim{}}
 	s.began++
 	s.incarnations = append(s.incarnations, inc)
 	if live := s.live(); len(live) > maxLive { // the one that is silent for the longest time
@@ -104,7 +111,7 @@ func (s *Stream) begin(id record.ID) *incarnation {
 	}
 
 	for i := 0; len(s.incarnations) > maxKept && i < len(s.incarnations); {
-		if old := s.incarnations[i]; old.over {
+		if old := s.incarnations[i]; old.Over {
 			s.depart(old)
 			s.incarnations = slices.Delete(s.incarnations, i, i+1)
 			continue
@@ -118,7 +125,7 @@ func (s *Stream) begin(id record.ID) *incarnation {
 
 func (s *Stream) find(id record.ID) *incarnation {
 	for _, inc := range slices.Backward(s.incarnations) {
-		if inc.id == id {
+		if inc.ID == id {
 			return inc
 		}
 	}
@@ -128,12 +135,7 @@ func (s *Stream) find(id record.ID) *incarnation {
 
 // identify takes an identity line.
 func (s *Stream) identify(m *record.Meta) {
-	src := s.segments[s.current]
-	if src == nil {
-		s.Segment(0, "")
-		src = s.segments[s.current]
-	}
-
+	src := s.source()
 	inc := s.find(m.Incarnation)
 	if inc == nil {
 		if s.replay {
@@ -148,11 +150,11 @@ func (s *Stream) identify(m *record.Meta) {
 		return
 	}
 
-	inc.quiet = 0
-	inc.meta = s.fitting(inc, m)
-	inc.version++
+	inc.Quiet = 0
+	inc.Meta = s.fitting(inc, m)
+	inc.Version++
 	inc.dims = map[string]dim{}
-	addDims(inc.dims, inc.meta.Groups)
+	addDims(inc.dims, inc.Meta.Groups)
 	s.giveRank(inc)
 }
 
@@ -161,7 +163,7 @@ func (s *Stream) giveRank(inc *incarnation) {
 	r := s.rankRow(inc)
 	old := inc.row
 	old.Version = r.Version
-	if old.Job == r.Job && sameRank(&old, &r) {
+	if reflect.DeepEqual(old, r) {
 		return
 	}
 
@@ -170,26 +172,19 @@ func (s *Stream) giveRank(inc *incarnation) {
 	s.taken = false
 }
 
-func sameRank(a, b *row.Rank) bool {
-	return a.WorldSize == b.WorldSize && a.LocalRank == b.LocalRank && a.Node == b.Node && a.Device == b.Device &&
-		a.Pod == b.Pod && a.PID == b.PID && a.BootID == b.BootID && a.StartedNs == b.StartedNs && a.EndedNs == b.EndedNs &&
-		a.Writer == b.Writer && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Off, b.Off) &&
-		slices.EqualFunc(a.GroupRanks, b.GroupRanks, slices.Equal)
-}
-
 // rankRow is the row that says who this process is. It has values that a hostile line may have made up,
 // bounded to what the columns hold.
 func (s *Stream) rankRow(inc *incarnation) row.Rank {
-	m := &inc.meta
+	m := &inc.Meta
 	r := row.Rank{
-		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id),
+		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.ID),
 		WorldSize: u32(m.WorldSize), LocalRank: uint16(min(u32(m.LocalRank), math.MaxUint16)), Node: s.node(inc),
 		Device: m.Device, Pod: m.Pod, PID: u32(m.PID), BootID: m.BootID,
-		StartedNs: m.StartedNs, EndedNs: inc.endedNs, Writer: m.Writer, Version: inc.version,
-		Groups: []string{}, GroupRanks: [][]uint32{}, Off: append([]string{}, inc.off...),
+		StartedNs: m.StartedNs, EndedNs: inc.EndedNs, Writer: m.Writer, Version: inc.Version,
+		Groups: []string{}, GroupRanks: [][]uint32{}, Off: append([]string{}, inc.Off...),
 	}
 	for _, g := range m.Groups {
-		r.Groups = append(r.Groups, g.Dim+":"+g.Name+":"+strconv.Itoa(g.Index)+":"+strconv.Itoa(g.Size))
+		r.Groups = append(r.Groups, topology.FormatGroup(g))
 		ranks := make([]uint32, len(g.Ranks))
 		for i, n := range g.Ranks {
 			ranks[i] = u32(n)
@@ -204,44 +199,27 @@ func (s *Stream) rankRow(inc *incarnation) row.Rank {
 // u32 bounds a number that a hostile line may have made up.
 func u32(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
 
-func (s *Stream) job(inc *incarnation) string {
-	if s.o.Job != "" {
-		return s.o.Job
-	}
+func (s *Stream) job(inc *incarnation) string { return cmp.Or(s.o.Job, inc.Meta.Job) }
 
-	return inc.meta.Job
-}
-
-func (s *Stream) node(inc *incarnation) string {
-	if inc.meta.Node != "" {
-		return inc.meta.Node
-	}
-
-	return s.o.Node
-}
+func (s *Stream) node(inc *incarnation) string { return cmp.Or(inc.Meta.Node, s.o.Node) }
 
 // ofLine returns the incarnation of a laggard line; a file whose identity line is
 // missing is an incarnation of its own.
 func (s *Stream) ofLine() *incarnation {
-	src := s.segments[s.current]
-	if src == nil {
-		s.Segment(0, "")
-		src = s.segments[s.current]
-	}
-
+	src := s.source()
 	if src.inc == nil {
-		id := record.HashID(s.o.Job, strconv.Itoa(s.o.Rank), "segment", src.id.String())
+		id := record.HashID(s.o.Job, strconv.Itoa(s.o.Rank), "segment", src.ID.String())
 		src.inc = s.find(id)
 		if src.inc == nil && !s.replay {
 			src.inc = s.begin(id)
-			src.inc.version = 1
-			src.inc.meta = record.Meta{Job: s.o.Job, WorldSize: s.o.WorldSize, Groups: s.groups}
+			src.inc.Version = 1
+			src.inc.Meta = record.Meta{Job: s.o.Job, WorldSize: s.o.WorldSize, Groups: s.groups}
 			s.giveRank(src.inc)
 		}
 	}
 
 	if src.inc != nil && !s.replay {
-		src.inc.quiet = 0
+		src.inc.Quiet = 0
 	}
 
 	return src.inc
@@ -262,14 +240,14 @@ func (s *Stream) switched(w record.Switch) {
 		return
 	}
 
-	if old := inc.switching; old != nil && (old.Default != w.Default || old.Communication != w.Communication) &&
-		w.At >= inc.floor && len(inc.switches) < maxWords {
-		inc.switches = append(inc.switches, w.At)
+	if old := inc.Switching; old != nil && (old.Default != w.Default || old.Communication != w.Communication) &&
+		w.At >= inc.Floor && len(inc.Switches) < maxWords {
+		inc.Switches = append(inc.Switches, w.At)
 	}
 
-	inc.switching = &w
+	inc.Switching = &w
 	if s.bounds.hold(w.At) && inc.turnOff(!w.Default, w.At) {
-		inc.version++
+		inc.Version++
 		s.giveRank(inc)
 	}
 }
@@ -277,15 +255,15 @@ func (s *Stream) switched(w record.Switch) {
 // turnOff notes that recording is off, or on again, from a moment on; it reports whether
 // that is news.
 func (inc *incarnation) turnOff(off bool, at int64) bool {
-	last := len(inc.off) - 1
-	was := last >= 0 && strings.HasSuffix(inc.off[last], ":")
+	last := len(inc.Off) - 1
+	was := last >= 0 && strings.HasSuffix(inc.Off[last], ":")
 	switch {
-	case off == was || off && len(inc.off) == row.MaxOff:
+	case off == was || off && len(inc.Off) == row.MaxOff:
 		return false
 	case off:
-		inc.off = append(inc.off, strconv.FormatInt(at, 10)+":")
+		inc.Off = append(inc.Off, strconv.FormatInt(at, 10)+":")
 	default:
-		inc.off[last] += strconv.FormatInt(at, 10)
+		inc.Off[last] += strconv.FormatInt(at, 10)
 	}
 
 	return true
@@ -306,28 +284,28 @@ func (s *Stream) finish(e *record.End) {
 		add(&s.counts.Dropped, reason, n)
 	}
 
-	inc.version++
-	inc.ended = true
+	inc.Version++
+	inc.Ended = true
 	s.over(inc, e.At)
 }
 
 // over closes everything of an incarnation that is open: it has ended, or seems to
 // have. at is when it ended, 0 where no line says so.
 func (s *Stream) over(inc *incarnation, at int64) {
-	if inc.over {
+	if inc.Over {
 		if at != 0 {
-			inc.endedNs = at
+			inc.EndedNs = at
 			s.giveRank(inc)
 		}
 
 		return
 	}
 
-	inc.over = true
+	inc.Over = true
 	if p := inc.process; p != nil {
-		at = max(p.Now(), inc.now)
+		at = max(p.Now(), inc.Now)
 		s.pairer.Drain(p, at, func(r *marker.Range) { s.addRange(inc, r) })
-		inc.version++
+		inc.Version++
 	}
 
 	for len(inc.steps) > 0 {
@@ -336,13 +314,13 @@ func (s *Stream) over(inc *incarnation, at int64) {
 
 	s.leftovers(inc)
 	s.flushWindow(inc)
-	inc.window.forget(inc.pending)
-	if inc.ended {
-		inc.floor = never
+	inc.Window.forget(inc.pending)
+	if inc.Ended {
+		inc.Floor = never
 	}
 
 	if at != 0 {
-		inc.endedNs = at
+		inc.EndedNs = at
 		s.giveRank(inc)
 	}
 }
@@ -357,20 +335,20 @@ func (s *Stream) depart(inc *incarnation) {
 
 	s.pairer.Forget(p)
 	delete(s.foreign, p)
-	inc.process, inc.ended, inc.floor = nil, true, never
+	inc.process, inc.Process, inc.Ended, inc.Floor = nil, nil, true, never
 }
 
 // revive goes on with an incarnation that was taken for dead: it has written a line.
 func (s *Stream) revive(inc *incarnation) {
-	inc.quiet = 0
-	if !inc.over || inc.ended {
+	inc.Quiet = 0
+	if !inc.Over || inc.Ended {
 		return
 	}
 
-	inc.over = false
-	if inc.endedNs != 0 {
-		inc.endedNs = 0
-		inc.version++
+	inc.Over = false
+	if inc.EndedNs != 0 {
+		inc.EndedNs = 0
+		inc.Version++
 		s.giveRank(inc)
 	}
 }

@@ -42,7 +42,7 @@ func (s *Stream) pack(r *record.Record, at marker.Place) row.Raw {
 // idOf returns the id of a segment, 0 of one that is forgotten.
 func (s *Stream) idOf(segment uint32) record.ID {
 	if src := s.segments[segment]; src != nil {
-		return src.id
+		return src.ID
 	}
 
 	return 0
@@ -57,7 +57,7 @@ func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number 
 
 	s.raws = append(s.raws, *r)
 	out := &s.raws[len(s.raws)-1]
-	out.Job, out.Node, out.Incarnation = s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.id)
+	out.Job, out.Node, out.Incarnation = s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.ID)
 	out.Step, out.Repeat = number, repeat
 	s.taken = false
 }

@@ -32,6 +32,7 @@ package rollup
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -93,35 +94,16 @@ const (
 	Deep
 )
 
+var selectionWords = [...]string{Light: "light", None: "none", All: "all", Deep: "deep"}
+
 // ParseSelection returns the selection that --records names.
 func ParseSelection(word string) (Selection, bool) {
-	switch word {
-	case "light", "":
-		return Light, true
-	case "none":
-		return None, true
-	case "all":
-		return All, true
-	case "deep":
-		return Deep, true
-	}
-
-	return Light, false
+	i := slices.Index(selectionWords[:], cmp.Or(word, selectionWords[Light]))
+	return Selection(max(i, 0)), i >= 0
 }
 
 // String returns the word of --records.
-func (s Selection) String() string {
-	switch s {
-	case None:
-		return "none"
-	case All:
-		return "all"
-	case Deep:
-		return "deep"
-	}
-
-	return "light"
-}
+func (s Selection) String() string { return selectionWords[s] }
 
 // takes reports whether ranges of the kind become rows; deep is whether
 // Communication was recorded beside it.
@@ -168,11 +150,11 @@ type Stream struct {
 	groups       []record.Group // as Options.Groups told last
 	dims         map[string]dim // of all that it told
 
-	kept    []row.Raw // raw ranges that wait for their step
-	spare   []int32   // free places in kept
-	words   row.Words // of kept and raws
-	given   int       // bytes of words that were given out with rows
-	scratch scratch
+	kept  []row.Raw // raw ranges that wait for their step
+	spare []int32   // free places in kept
+	words row.Words // of kept and raws
+	given int       // bytes of words that were given out with rows
+	sums  sums
 
 	rows   row.Rows
 	raws   []row.Raw // finished; rows has none
@@ -181,15 +163,20 @@ type Stream struct {
 	taken  bool     // nothing was finished since mark could last be computed
 	ended  bool
 
-	replay bool // reading again what State says was read
-	until  until
+	// Reading again what State says was read, up to a place.
+	replay bool
+	until  Position
+	again  map[string]uint32              // segments that State names: all from the position on
+	rings  map[record.ID]map[uint32]*ring // of each incarnation, as the lines read again show them
 }
 
-// source is one segment.
+// source is one segment. Its exported fields are part of Position.State.
 type source struct {
-	id   record.ID
-	name string
-	inc  *incarnation // of its identity line; nil for foreign lines
+	Name        string     `json:"name"`
+	ID          record.ID  `json:"id"`
+	Incarnation *record.ID `json:"incarnation,omitempty"` // of inc
+
+	inc *incarnation // of its identity line; nil for foreign lines
 }
 
 // New returns a stream.
@@ -205,14 +192,14 @@ func New(o Options) *Stream {
 // Segment begins a segment: the lines that follow are its.
 func (s *Stream) Segment(id record.ID, name string) {
 	name = plainName(name)
-	src := &source{id: id, name: name}
+	src := &source{ID: id, Name: name}
 	if s.replay && compareNames(name, s.until.Segment) > 0 {
 		s.goLive()
 	}
 
-	i, again := s.until.sources[name]
+	i, again := s.again[name]
 	switch {
-	case again && s.segments[i].id == id:
+	case again && s.segments[i].ID == id:
 		src.inc = s.segments[i].inc // its identity line may lie before the position
 		s.current = i
 	case s.replay:
@@ -224,6 +211,15 @@ func (s *Stream) Segment(id record.ID, name string) {
 
 	s.segments[s.current] = src
 	s.next, s.bounds = 0, boundsOf(name)
+}
+
+// source returns the segment being read, one without a name where none was begun.
+func (s *Stream) source() *source {
+	if s.segments[s.current] == nil {
+		s.Segment(0, "")
+	}
+
+	return s.segments[s.current]
 }
 
 func plainName(name string) string { return strings.TrimSuffix(name, ".zst") }
@@ -259,11 +255,9 @@ func (s *Stream) pass(offset int64, n int) {
 	}
 }
 
-const taskdPrefix = `{"Kind":`
-
 // read takes a line; false means that it is no line of anybody.
 func (s *Stream) read(offset int64, line []byte) bool {
-	if len(line) > len(taskdPrefix) && string(line[:len(taskdPrefix)]) == taskdPrefix {
+	if bytes.HasPrefix(line, []byte(`{"Kind":`)) {
 		return s.readMarker(offset, line)
 	}
 
@@ -396,7 +390,7 @@ func (s *Stream) Open() (n int) {
 func (s *Stream) live() []*incarnation {
 	var all []*incarnation
 	for _, inc := range s.incarnations {
-		if !inc.over {
+		if !inc.Over {
 			all = append(all, inc)
 		}
 	}

@@ -390,8 +390,8 @@ func TestStream_IsBounded(t *testing.T) {
 	}
 
 	inc := c.s.incarnations[0]
-	if len(inc.pending) > maxPending || len(inc.window.names) > maxCalls+1 {
-		t.Fatalf("pending=%d names=%d", len(inc.pending), len(inc.window.names))
+	if len(inc.pending) > maxPending || len(inc.Window.all) > maxCalls+1 {
+		t.Fatalf("pending=%d names=%d", len(inc.pending), len(inc.Window.all))
 	}
 
 	c.end()

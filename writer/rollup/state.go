@@ -36,15 +36,15 @@ const stateVersion = 1
 // state is Position.State: everything as of the line at Until, but for what is
 // pending. Lines from the Position up to there are read again only to fill that.
 type state struct {
-	Version      int                `json:"v"`
-	Job          string             `json:"job"`
-	Rank         int                `json:"rank"`
-	Until        lineRef            `json:"until"`
-	Sources      []sourceState      `json:"sources"`
-	Began        uint64             `json:"began"`
-	Incarnations []incarnationState `json:"incarnations"`
-	Pairer       marker.State       `json:"pairer"`
-	Counts       tally              `json:"counts"`
+	Version      int            `json:"v"`
+	Job          string         `json:"job"`
+	Rank         int            `json:"rank"`
+	Until        Position       `json:"until"` // without a State
+	Sources      []*source      `json:"sources"`
+	Began        uint64         `json:"began"`
+	Incarnations []*incarnation `json:"incarnations"`
+	Pairer       marker.State   `json:"pairer"`
+	Counts       tally          `json:"counts"`
 }
 
 // OpenCalls reads a Position's State: how many calls the open windows sum up, of lines
@@ -56,66 +56,15 @@ func OpenCalls(text string) (calls uint64, until Position, err error) {
 		return 0, Position{}, fmt.Errorf("%w: version %d, %v", ErrPosition, st.Version, err)
 	}
 
-	for i := range st.Incarnations {
-		if w := &st.Incarnations[i].Window; w.Open {
-			for _, c := range w.Calls {
+	for _, inc := range st.Incarnations {
+		if inc.Window.Open {
+			for _, c := range inc.Window.Calls {
 				calls += uint64(c.Count)
 			}
 		}
 	}
 
-	return calls, Position{Segment: st.Until.Segment, Offset: st.Until.Offset}, nil
-}
-
-// lineRef names a line.
-type lineRef struct {
-	Segment string `json:"segment"`
-	Offset  int64  `json:"offset"`
-}
-
-type sourceState struct {
-	Name        string     `json:"name"`
-	ID          record.ID  `json:"id"`
-	Incarnation *record.ID `json:"incarnation,omitempty"`
-}
-
-type incarnationState struct {
-	ID        record.ID        `json:"id"`
-	Index     uint64           `json:"index"`
-	Process   *uint32          `json:"process,omitempty"` // marker.Process.Index
-	Meta      record.Meta      `json:"meta"`
-	Version   uint32           `json:"version"`
-	EndedNs   int64            `json:"ended_ns,omitempty"`
-	Over      bool             `json:"over,omitempty"`
-	Ended     bool             `json:"ended,omitempty"`
-	Quiet     int              `json:"quiet,omitempty"`
-	Floor     int64            `json:"floor"`
-	Now       int64            `json:"now"`
-	Rings     map[uint32]*ring `json:"rings,omitempty"`
-	Closed    []closedStep     `json:"closed,omitempty"`
-	Serial    uint64           `json:"serial"`
-	Seen      passes           `json:"seen"`
-	Windows   passes           `json:"windows"`
-	Window    windowState      `json:"window"`
-	Switches  []int64          `json:"switches,omitempty"`
-	Switching *record.Switch   `json:"switching,omitempty"`
-	Off       []string         `json:"off,omitempty"`
-	Late      bool             `json:"late,omitempty"`
-}
-
-type windowState struct {
-	Number int64       `json:"number"`
-	Repeat uint16      `json:"repeat,omitempty"`
-	Open   bool        `json:"open"`
-	Start  int64       `json:"start"`
-	Calls  []callState `json:"calls,omitempty"`
-}
-
-type callState struct {
-	Group, Op            string
-	Count, Steps         uint32
-	Serial               uint64
-	Total, Min, Max, Sum int64
+	return calls, st.Until, nil
 }
 
 // LowWater returns where a restart must begin so that nothing is lost: a stream
@@ -147,7 +96,7 @@ func (s *Stream) LowWater() Position {
 		panic("BUG: marshal rollup state: " + err.Error())
 	}
 
-	s.mark = Position{Segment: src.name, Offset: low.Offset, State: string(text)}
+	s.mark = Position{Segment: src.Name, Offset: low.Offset, State: string(text)}
 	return s.mark
 }
 
@@ -156,7 +105,7 @@ func (s *Stream) LowWater() Position {
 func (s *Stream) state(low marker.Place) *state {
 	st := &state{
 		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.counts,
-		Until: lineRef{s.segments[s.current].name, s.next},
+		Until: Position{Segment: s.segments[s.current].Name, Offset: s.next}, Incarnations: s.incarnations,
 	}
 	needed := map[uint32]bool{s.current: true}
 	for i := range s.segments {
@@ -166,7 +115,7 @@ func (s *Stream) state(low marker.Place) *state {
 	name := func(segment uint32) string {
 		needed[segment] = true
 		if src := s.segments[segment]; src != nil {
-			return src.name
+			return src.Name
 		}
 
 		return ""
@@ -174,47 +123,13 @@ func (s *Stream) state(low marker.Place) *state {
 	st.Pairer = s.pairer.State(low, name)
 	maps.DeleteFunc(s.segments, func(i uint32, _ *source) bool { return !needed[i] })
 
-	for _, i := range slices.Sorted(maps.Keys(needed)) {
+	for _, i := range slices.Sorted(maps.Keys(s.segments)) {
 		src := s.segments[i]
-		if src == nil {
-			continue
-		}
-
-		ss := sourceState{Name: src.name, ID: src.id}
 		if src.inc != nil {
-			ss.Incarnation = &src.inc.id
+			src.Incarnation = &src.inc.ID
 		}
 
-		st.Sources = append(st.Sources, ss)
-	}
-
-	for _, inc := range s.incarnations {
-		st.Incarnations = append(st.Incarnations, inc.state())
-	}
-
-	return st
-}
-
-// state is what restored needs to make the incarnation again.
-func (inc *incarnation) state() incarnationState {
-	w := &inc.window
-	st := incarnationState{
-		ID: inc.id, Index: inc.index, Meta: inc.meta, Version: inc.version, EndedNs: inc.endedNs,
-		Over: inc.over, Ended: inc.ended, Quiet: inc.quiet, Floor: inc.floor, Now: inc.now, Rings: inc.rings,
-		Closed: inc.closed, Serial: inc.serial, Seen: inc.seen, Windows: inc.windows,
-		Window:   windowState{Number: w.number, Repeat: w.repeat, Open: w.open, Start: w.start},
-		Switches: inc.switches, Switching: inc.switching, Off: slices.Clone(inc.off), Late: inc.late,
-	}
-	if inc.process != nil {
-		st.Process = &inc.process.Index
-	}
-
-	for _, i := range w.order {
-		c, n := &w.calls[i], w.names[i]
-		st.Window.Calls = append(st.Window.Calls, callState{
-			Group: n.group, Op: n.op, Count: c.count, Steps: c.steps, Serial: c.serial,
-			Total: c.total, Min: c.min, Max: c.max, Sum: c.bytes,
-		})
+		st.Sources = append(st.Sources, src)
 	}
 
 	return st
@@ -242,89 +157,50 @@ func (s *Stream) Resume(p Position) error {
 			p.Segment, p.Offset, ErrPosition, st.Version, st.Job, st.Rank)
 	}
 
-	s.counts, s.began = st.Counts, st.Began
-	for i := range st.Incarnations {
-		s.incarnations = append(s.incarnations, restored(&st.Incarnations[i]))
-	}
-
+	s.counts, s.began, s.incarnations = st.Counts, st.Began, st.Incarnations
 	names := map[string]uint32{}
-	for _, ss := range st.Sources {
+	for _, src := range st.Sources {
 		s.newest++
-		src := &source{id: ss.ID, name: ss.Name}
-		if ss.Incarnation != nil {
-			src.inc = s.find(*ss.Incarnation)
+		if src.Incarnation != nil {
+			src.inc = s.find(*src.Incarnation)
 		}
 
 		s.segments[s.newest] = src
-		names[ss.Name] = s.newest
+		names[src.Name] = s.newest
 	}
 
 	s.pairer.Restore(st.Pairer, func(name string) uint32 { return names[name] })
 	for _, q := range s.pairer.Processes() {
-		for j := range st.Incarnations {
-			if x := st.Incarnations[j].Process; x != nil && *x == q.Index {
-				s.incarnations[j].process = q
-				s.foreign[q] = s.incarnations[j]
+		for _, inc := range s.incarnations {
+			if inc.Process != nil && *inc.Process == q.Index {
+				inc.process, s.foreign[q] = q, inc
 			}
 		}
 	}
 
 	for _, inc := range s.incarnations {
+		inc.restore()
 		inc.row = s.rankRow(inc)
 	}
 
 	s.groups = nil // what these were told may be older
 	s.mark = p
-	s.replay = true
-	s.until = until{lineRef: st.Until, sources: names}
+	s.replay, s.until, s.again, s.rings = true, st.Until, names, map[record.ID]map[uint32]*ring{}
 	return nil
 }
 
-// restored is the incarnation that a state was taken of, but for what is pending: its lines are read
-// again. It undoes incarnation.state.
-func restored(st *incarnationState) *incarnation {
-	inc := &incarnation{
-		id: st.ID, index: st.Index, meta: st.Meta, version: st.Version, endedNs: st.EndedNs,
-		over: st.Over, ended: st.Ended, quiet: st.Quiet, floor: st.Floor, now: st.Now, rings: st.Rings,
-		closed: st.Closed, serial: st.Serial, seen: st.Seen, windows: st.Windows,
-		switches: st.Switches, switching: st.Switching, off: st.Off, late: st.Late, dims: map[string]dim{},
-	}
-	if inc.rings == nil {
-		inc.rings = map[uint32]*ring{}
+// restore fills what follows from a state's fields. What is pending is read again.
+func (inc *incarnation) restore() {
+	if inc.Rings == nil {
+		inc.Rings = map[uint32]*ring{}
 	}
 
-	addDims(inc.dims, st.Meta.Groups)
-	w := &inc.window
-	w.number, w.repeat, w.open, w.start = st.Window.Number, st.Window.Repeat, st.Window.Open, st.Window.Start
-	for _, c := range st.Window.Calls {
-		i := w.find(callName{c.Group, c.Op})
-		w.calls[i] = call{
-			count: c.Count, steps: c.Steps, serial: c.Serial, total: c.Total, min: c.Min, max: c.Max, bytes: c.Sum,
-		}
-		w.order = append(w.order, i)
+	inc.dims = map[string]dim{}
+	addDims(inc.dims, inc.Meta.Groups)
+	w := &inc.Window
+	for _, c := range w.Calls {
+		w.all[w.find(c.callName)] = c
 	}
-
-	return inc
-}
-
-// until is where reading again ends.
-type until struct {
-	lineRef
-	sources map[string]uint32 // segments that State names: all from the position on
-	rings   map[record.ID]map[uint32]*ring
-}
-
-// replayed returns the rings of an incarnation as the lines read again show them.
-func (u *until) replayed(id record.ID) map[uint32]*ring {
-	if u.rings == nil {
-		u.rings = map[record.ID]map[uint32]*ring{}
-	}
-
-	if u.rings[id] == nil {
-		u.rings[id] = map[uint32]*ring{}
-	}
-
-	return u.rings[id]
 }
 
 // leaveReplay ends reading again when the next line is one that is new.
@@ -335,7 +211,7 @@ func (s *Stream) leaveReplay(offset int64) {
 
 	name := ""
 	if src := s.segments[s.current]; src != nil {
-		name = src.name
+		name = src.Name
 	}
 
 	if c := compareNames(name, s.until.Segment); c < 0 || c == 0 && offset < s.until.Offset {
@@ -348,7 +224,7 @@ func (s *Stream) leaveReplay(offset int64) {
 func (s *Stream) goLive() {
 	s.replay = false
 	s.pairer.Live()
-	s.until = until{}
+	s.until, s.again, s.rings = Position{}, nil, nil
 }
 
 // compareNames orders segment names as numbers.

@@ -2,22 +2,11 @@ package rollup
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
-
-// scratch is memory that closing a step uses again and again.
-type scratch struct {
-	comm     []interval
-	compute  []interval
-	backward []interval
-	merged   []interval
-	blocked  []interval // the ends of communication that the trainer waited for
-	waits    []interval
-}
 
 // interval is a stretch of time on one side's clock.
 type interval struct {
@@ -29,7 +18,7 @@ type interval struct {
 // newStep returns the row of a step in which nothing was recorded.
 func (s *Stream) newStep(inc *incarnation, number int64, repeat uint16) row.Step {
 	return row.Step{
-		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id), Node: s.node(inc),
+		Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.ID), Node: s.node(inc),
 		Step: uint64(number), Repeat: repeat,
 		FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1, CommEPNs: -1, CommOtherNs: -1,
 		DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
@@ -55,14 +44,26 @@ func (s *Stream) bareStep(inc *incarnation, r *record.Record, repeat uint16) row
 	return out
 }
 
-// sums collects what the ranges of a step add up to.
+// sums collects what the ranges of a step add up to. The memory of its intervals is used
+// for one step after the other.
 type sums struct {
-	fp, hostFP, backward, loader, checkpoint int64
-	hasHostFP                                bool
-	fps, backwards, loaders, checkpoints     uint32
-	exposed, fpTokens                        int64
-	unexposed                                bool // a Communication does not say how long it blocked
-	device                                   bool
+	fp, hostFP, loader, checkpoint       int64
+	hasHostFP                            bool
+	fps, backwards, loaders, checkpoints uint32
+	exposed, fpTokens                    int64
+	unexposed                            bool // a Communication does not say how long it blocked
+	device                               bool
+
+	comm, compute, backward []interval
+	blocked                 []interval // the ends of communication that the trainer waited for
+	merged, waits           []interval // of the ones that are being compared
+}
+
+func (t *sums) reset() {
+	*t = sums{
+		comm: t.comm[:0], compute: t.compute[:0], backward: t.backward[:0], blocked: t.blocked[:0],
+		merged: t.merged, waits: t.waits,
+	}
 }
 
 // stepRow computes the row of a step from the pending ranges in its window, which ends
@@ -71,10 +72,8 @@ type sums struct {
 func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint16) row.Step {
 	out := s.newStep(inc, st.number, repeat)
 	self := pendingRange{start: st.begin, dur: st.end - st.begin, open: st.open}
-	sc := &s.scratch
-	sc.comm, sc.compute = sc.comm[:0], sc.compute[:0]
-	sc.backward, sc.blocked = sc.backward[:0], sc.blocked[:0]
-	var sum sums
+	sum := &s.sums
+	sum.reset()
 	found := false
 	for i := range inc.pending {
 		p := &inc.pending[i]
@@ -87,21 +86,21 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 		}
 
 		sum.device = sum.device || p.side == record.Device
-		s.sum(inc, &sum, p)
+		s.sum(inc, p)
 	}
 
 	out.StartNs, out.StepNs = self.start, self.dur
 	sum.fill(&out)
 	if sum.backwards > 0 {
-		out.BackwardNs = sum.work(sc)
+		out.BackwardNs = sum.work()
 	}
 
 	if self.tokens > 0 {
 		out.Tokens = self.tokens // what the step says counts, else the sum over its forward passes
 	}
 
-	if len(sc.comm) > 0 {
-		s.fillComm(&out, &sum, &self)
+	if len(sum.comm) > 0 {
+		sum.fillComm(&out, &self)
 	}
 
 	if !sum.device {
@@ -112,12 +111,12 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 		out.Flags |= row.FlagOpen
 	}
 
-	if inc.late {
+	if inc.Late {
 		out.Flags |= row.FlagLate
-		inc.late = false
+		inc.Late = false
 	}
 
-	if slices.ContainsFunc(inc.switches, func(at int64) bool { return at >= st.begin && at < cut }) {
+	if slices.ContainsFunc(inc.Switches, func(at int64) bool { return at >= st.begin && at < cut }) {
 		out.Flags |= row.FlagSwitched
 	}
 
@@ -125,7 +124,8 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 }
 
 // sum adds one range.
-func (s *Stream) sum(inc *incarnation, t *sums, p *pendingRange) {
+func (s *Stream) sum(inc *incarnation, p *pendingRange) {
+	t := &s.sums
 	iv := interval{from: p.start, to: p.end(), side: p.side}
 	switch p.kind {
 	case record.FP:
@@ -137,16 +137,16 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *pendingRange) {
 			t.hasHostFP = true
 		}
 
-		s.scratch.compute = append(s.scratch.compute, iv)
+		t.compute = append(t.compute, iv)
 	case record.Communication:
-		iv.dim = s.dim(inc, inc.window.names[p.call].group)
-		s.scratch.comm = append(s.scratch.comm, iv)
+		iv.dim = s.dim(inc, inc.Window.all[p.call].Group)
+		t.comm = append(t.comm, iv)
 		if p.exposed < 0 {
 			t.unexposed = true
 		} else {
 			t.exposed += p.exposed
 			if p.exposed > 0 {
-				s.scratch.blocked = append(s.scratch.blocked, interval{from: p.end() - p.exposed, to: p.end(), side: p.side})
+				t.blocked = append(t.blocked, interval{from: p.end() - p.exposed, to: p.end(), side: p.side})
 			}
 		}
 	case record.DataLoader:
@@ -157,10 +157,9 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *pendingRange) {
 		t.checkpoints++
 	case record.Other:
 		if p.word == 1 {
-			t.backward += p.dur
 			t.backwards++
-			s.scratch.compute = append(s.scratch.compute, iv)
-			s.scratch.backward = append(s.scratch.backward, iv)
+			t.compute = append(t.compute, iv)
+			t.backward = append(t.backward, iv)
 		}
 	}
 }
@@ -168,12 +167,15 @@ func (s *Stream) sum(inc *incarnation, t *sums, p *pendingRange) {
 // work returns what backward ranges hold of the rank's own work: a trainer that
 // waits for gradients inside its backward call (DDP does) is blocked there by
 // Communication that says so.
-func (t *sums) work(sc *scratch) int64 {
-	work := t.backward
+func (t *sums) work() (work int64) {
+	for _, iv := range t.backward {
+		work += iv.to - iv.from
+	}
+
 	for _, side := range [...]record.Side{record.Host, record.Device} {
-		sc.merged = merge(sc.merged[:0], sc.backward, side)
-		sc.waits = merge(sc.waits[:0], sc.blocked, side)
-		work -= common(sc.merged, sc.waits)
+		t.merged = merge(t.merged[:0], t.backward, side)
+		t.waits = merge(t.waits[:0], t.blocked, side)
+		work -= common(t.merged, t.waits)
 	}
 
 	return max(work, 0)
@@ -195,7 +197,7 @@ func common(a, b []interval) (total int64) {
 
 // merge appends the union of one side's intervals, apart and in order.
 func merge(dst, all []interval, side record.Side) []interval {
-	sortByStart(all)
+	slices.SortFunc(all, byStart)
 	for _, iv := range all {
 		if iv.side != side {
 			continue
@@ -210,16 +212,6 @@ func merge(dst, all []interval, side record.Side) []interval {
 	}
 
 	return dst
-}
-
-// sortByStart sorts intervals, which mostly come sorted.
-func sortByStart(all []interval) {
-	for i := 1; i < len(all); i++ {
-		if a, b := &all[i-1], &all[i]; a.from > b.from || a.from == b.from && a.to > b.to {
-			slices.SortFunc(all, byStart)
-			return
-		}
-	}
 }
 
 func byStart(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
@@ -255,17 +247,16 @@ func (t *sums) fill(out *row.Step) {
 // backward that is an estimate: gradient reduction that overlaps backward counts
 // as exposed. Waiting that no range covers stays in self time, which so is an
 // upper bound of the rank's own work wherever communication is not overlapped.
-func (s *Stream) fillComm(out *row.Step, t *sums, self *pendingRange) {
-	sc := &s.scratch
-	sortByStart(sc.comm)
-	total, dims := unions(sc.comm)
+func (t *sums) fillComm(out *row.Step, self *pendingRange) {
+	slices.SortFunc(t.comm, byStart)
+	total, dims := unions(t.comm)
 	out.CommNs = total
 	out.CommTPNs, out.CommPPNs, out.CommDPNs = dims[dimTP], dims[dimPP], dims[dimDP]
 	out.CommCPNs, out.CommEPNs, out.CommOtherNs = dims[dimCP], dims[dimEP], dims[dimOther]
 	if !t.unexposed {
 		out.ExposedNs = t.exposed
 	} else {
-		out.ExposedNs = sc.uncovered(self, record.Host) + sc.uncovered(self, record.Device)
+		out.ExposedNs = t.uncovered(self, record.Host) + t.uncovered(self, record.Device)
 		if t.backwards == 0 {
 			out.Flags |= row.FlagEstimated
 		}
@@ -304,41 +295,19 @@ func unions(sorted []interval) (all int64, dims [dimCount]int64) {
 }
 
 // uncovered returns how long communication of one side runs inside the step while
-// no computation of that side does; comm is sorted by start. Where the step itself
-// was measured on the other side its bounds mean nothing here.
-func (sc *scratch) uncovered(self *pendingRange, side record.Side) int64 {
-	sc.merged = merge(sc.merged[:0], sc.compute, side)
-	compute := sc.merged
-	var total int64
-	counted := int64(math.MinInt64) // comm up to here is counted
-	for _, iv := range sc.comm {
-		if iv.side != side {
-			continue
-		}
-
+// no computation of that side does. Where the step itself was measured on the other
+// side its bounds mean nothing here.
+func (t *sums) uncovered(self *pendingRange, side record.Side) (total int64) {
+	t.waits = merge(t.waits[:0], t.comm, side)
+	for i := range t.waits {
+		iv := &t.waits[i]
 		if self.side == side && !self.open {
 			iv.from, iv.to = max(iv.from, self.start), min(iv.to, self.end())
 		}
 
-		if iv.from = max(iv.from, counted); iv.to <= iv.from {
-			continue
-		}
-
-		counted = iv.to
-		total += iv.to - iv.from
-		for len(compute) > 0 && compute[0].to <= iv.from {
-			compute = compute[1:]
-		}
-
-		for len(compute) > 0 && compute[0].from < iv.to {
-			total -= min(compute[0].to, iv.to) - max(compute[0].from, iv.from)
-			if compute[0].to > iv.to {
-				break
-			}
-
-			compute = compute[1:]
-		}
+		total += max(iv.to-iv.from, 0)
 	}
 
-	return total
+	t.merged = merge(t.merged[:0], t.compute, side)
+	return total - common(t.waits, t.merged)
 }

@@ -25,7 +25,7 @@ func TestIntervals(t *testing.T) {
 		return slices.ContainsFunc(all, func(iv interval) bool { return ok(iv) && at >= iv.from && at < iv.to })
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		sc := &scratch{comm: draw(t, "comm", 1), compute: draw(t, "compute", 0)}
+		sc := &sums{comm: draw(t, "comm", 1), compute: draw(t, "compute", 0)}
 		start := rapid.Int64Range(0, moments).Draw(t, "start")
 		self := &pendingRange{start: start, dur: rapid.Int64Range(0, moments).Draw(t, "dur"), side: record.Side(rapid.IntRange(0, 1).Draw(t, "self"))}
 		slices.SortFunc(sc.comm, byStart)

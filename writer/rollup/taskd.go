@@ -16,10 +16,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 		return false
 	}
 
-	if s.segments[s.current] == nil {
-		s.Segment(0, "")
-	}
-
+	s.source()
 	if !s.bounds.hold(timeOf(&s.marker.Marker)) {
 		s.refuse(offset, line, "", BadTime)
 		return true
@@ -64,15 +61,15 @@ func (s *Stream) beginForeign(p *marker.Process) {
 	}
 
 	inc := s.begin(id)
-	inc.process = p
-	inc.version = 1
-	inc.meta = record.Meta{
+	inc.process, inc.Process = p, &p.Index
+	inc.Version = 1
+	inc.Meta = record.Meta{
 		Job: s.o.Job, Rank: s.o.Rank, Incarnation: id, WorldSize: s.o.WorldSize,
 		PID: int(p.PID), StartedNs: int64(min(p.First, 1<<62)), Writer: record.TaskD,
 	}
 	s.Learn()
 	inc.join(s.groups)
-	p.Floor = inc.floor
+	p.Floor = inc.Floor
 	s.foreign[p] = inc
 	s.giveRank(inc)
 }
@@ -88,7 +85,7 @@ func (s *Stream) lateStart(p *marker.Process) {
 	s.counts.kind(record.Other, record.Other.String()).Emitted++
 	add(&s.counts.Lost, LateRange, 1)
 	if inc := s.foreign[p]; inc != nil {
-		inc.late = true
+		inc.Late = true
 	}
 }
 
@@ -104,9 +101,9 @@ func (s *Stream) complete(r *marker.Range) {
 		s.Learn()
 	}
 
-	if npu, ok := r.Device(); ok && inc.meta.Device == "" {
-		inc.meta.Device, inc.meta.LocalRank = fmt.Sprintf("npu:%d", npu), int(npu)
-		inc.version++
+	if npu, ok := r.Device(); ok && inc.Meta.Device == "" {
+		inc.Meta.Device, inc.Meta.LocalRank = fmt.Sprintf("npu:%d", npu), int(npu)
+		inc.Version++
 		s.giveRank(inc)
 	}
 
@@ -122,7 +119,7 @@ func (s *Stream) hostEnded(r *marker.Range) {
 		return
 	}
 
-	if s.Learn(); r.Begin < inc.floor {
+	if s.Learn(); r.Begin < inc.Floor {
 		return
 	}
 
@@ -152,7 +149,7 @@ func (s *Stream) Learn() {
 	live := s.live()
 	for i, inc := range live {
 		// An older process beside the one that wrote the file has groups of its own.
-		if inc.process != nil && (i == len(live)-1 || len(inc.meta.Groups) == 0) && inc.join(groups) {
+		if inc.process != nil && (i == len(live)-1 || len(inc.Meta.Groups) == 0) && inc.join(groups) {
 			s.giveRank(inc)
 		}
 
@@ -162,15 +159,15 @@ func (s *Stream) Learn() {
 
 // join makes groups those of a TaskD process; false: they are already.
 func (inc *incarnation) join(groups []record.Group) bool {
-	same := slices.EqualFunc(groups, inc.meta.Groups, func(a, b record.Group) bool {
+	same := slices.EqualFunc(groups, inc.Meta.Groups, func(a, b record.Group) bool {
 		return topology.FormatGroup(a) == topology.FormatGroup(b) && slices.Equal(a.Ranks, b.Ranks)
 	})
 	if same {
 		return false
 	}
 
-	inc.meta.Groups = groups
-	inc.version += groupsVersion
+	inc.Meta.Groups = groups
+	inc.Version += groupsVersion
 	return true
 }
 
@@ -182,7 +179,7 @@ func (s *Stream) Held() bool {
 
 // held reports whether the steps of a TaskD process wait for its groups.
 func (s *Stream) held(inc *incarnation) bool {
-	return inc.process != nil && inc.serial+uint64(len(inc.steps)) <= GroupPatience && s.ungrouped(inc)
+	return inc.process != nil && inc.Serial+uint64(len(inc.steps)) <= GroupPatience && s.ungrouped(inc)
 }
 
 // ungrouped reports whether a TaskD process names communicators of which none is known.
@@ -191,11 +188,11 @@ func (s *Stream) ungrouped(inc *incarnation) bool {
 		return false
 	}
 
-	named := func(n callName) bool { return n.group != "" }
-	known := func(n callName) bool {
-		_, own := inc.dims[n.group]
-		_, ok := s.dims[n.group]
+	named := func(c *call) bool { return c.Group != "" }
+	known := func(c *call) bool {
+		_, own := inc.dims[c.Group]
+		_, ok := s.dims[c.Group]
 		return own || ok
 	}
-	return slices.ContainsFunc(inc.window.names, named) && !slices.ContainsFunc(inc.window.names, known)
+	return slices.ContainsFunc(inc.Window.all, named) && !slices.ContainsFunc(inc.Window.all, known)
 }

@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -24,20 +25,11 @@ var dimWords = [dimCount]string{"other", "tp", "pp", "dp", "cp", "ep"}
 
 // dimOf returns the dimension that a word names. "exp" is TaskD's word for ep.
 func dimOf(word string) dim {
-	switch strings.ToLower(word) {
-	case "tp":
-		return dimTP
-	case "pp":
-		return dimPP
-	case "dp":
-		return dimDP
-	case "cp":
-		return dimCP
-	case "ep", "exp":
+	if word = strings.ToLower(word); word == "exp" {
 		return dimEP
 	}
 
-	return dimOther
+	return dim(max(slices.Index(dimWords[:], word), 0))
 }
 
 func addDims(m map[string]dim, groups []record.Group) {
@@ -55,27 +47,27 @@ const (
 	maxCallBytes = 1 << 20
 )
 
-// window sums the Communication of row.Window steps.
+// window sums the Communication of row.Window steps. Its exported fields are part of
+// Position.State.
 type window struct {
-	number int64 // of the first step / row.Window
-	repeat uint16
-	open   bool
-	start  int64 // of the first step seen in it
+	Number int64   `json:"number"` // of the first step / row.Window
+	Repeat uint16  `json:"repeat,omitempty"`
+	Open   bool    `json:"open"`
+	Start  int64   `json:"start"`           // of the first step seen in it
+	Calls  []*call `json:"calls,omitempty"` // that were seen in it, in the order they came
 
-	names []callName
-	bytes int // of names
+	all   []*call // of every name, by pendingRange.call
+	bytes int     // of the names
 	index map[callName]int32
-	calls []call // by index of names
-	order []int32
 }
 
-type callName struct{ group, op string }
+type callName struct{ Group, Op string }
 
 type call struct {
-	count, steps    uint32
-	serial          uint64 // of the step counted last, plus one
-	total, min, max int64
-	bytes           int64
+	callName
+	Count, Steps         uint32
+	Serial               uint64 // of the step counted last, plus one
+	Total, Min, Max, Sum int64  // Sum is of bytes, the others are of ns
 }
 
 // find returns the index of a group and op, a new one where it is the first call of them. When the
@@ -96,43 +88,42 @@ func (w *window) find(n callName) int32 {
 		}
 	}
 
-	i := int32(len(w.names))
-	w.names = append(w.names, n)
-	w.bytes += len(n.group) + len(n.op)
-	w.calls = append(w.calls, call{})
+	i := int32(len(w.all))
+	w.all = append(w.all, &call{callName: n})
+	w.bytes += len(n.Group) + len(n.Op)
 	w.index[n] = i
 	return i
 }
 
-func (w *window) full() bool { return len(w.names) >= maxCalls || w.bytes >= maxCallBytes }
+func (w *window) full() bool { return len(w.all) >= maxCalls || w.bytes >= maxCallBytes }
 
 // first returns the first step of the open window, 0 without one.
 func (w *window) first() int64 {
-	if !w.open {
+	if !w.Open {
 		return 0
 	}
 
-	return w.number * row.Window
+	return w.Number * row.Window
 }
 
 // openWindow makes the window of a step the open one.
 func (s *Stream) openWindow(inc *incarnation, step, start int64) {
-	w := &inc.window
+	w := &inc.Window
 	n := step / row.Window
-	if w.open && w.number == n {
+	if w.Open && w.Number == n {
 		return
 	}
 
 	s.flushWindow(inc)
-	w.open, w.number, w.start, w.repeat = true, n, start, inc.windows.count(n)
+	w.Open, w.Number, w.Start, w.Repeat = true, n, start, inc.Windows.count(n)
 }
 
 // named returns the place of a Communication's group and op.
 func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
-	w := &inc.window
+	w := &inc.Window
 	n := callName{r.Group, r.Op}
 	i := w.find(n)
-	if w.full() && w.names[i] != n {
+	if w.full() && w.all[i].callName != n {
 		s.count(&s.counts.Clipped)
 	}
 
@@ -141,50 +132,49 @@ func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
 
 // addCall adds one Communication to the open window.
 func (s *Stream) addCall(inc *incarnation, name int32, dur, bytes int64) {
-	w := &inc.window
-	c := &w.calls[name]
-	if c.count == 0 {
-		w.order = append(w.order, name)
-		c.min = dur
+	w := &inc.Window
+	c := w.all[name]
+	if c.Count == 0 {
+		w.Calls = append(w.Calls, c)
+		c.Min = dur
 	}
 
-	if c.serial != inc.serial+1 {
-		c.serial = inc.serial + 1
-		c.steps++
+	if c.Serial != inc.Serial+1 {
+		c.Serial = inc.Serial + 1
+		c.Steps++
 	}
 
-	c.count++
-	c.total += dur
-	c.min, c.max = min(c.min, dur), max(c.max, dur)
-	c.bytes += bytes
+	c.Count++
+	c.Total += dur
+	c.Min, c.Max = min(c.Min, dur), max(c.Max, dur)
+	c.Sum += bytes
 }
 
 // flushWindow gives out the open window.
 func (s *Stream) flushWindow(inc *incarnation) {
-	w := &inc.window
-	if !w.open {
+	w := &inc.Window
+	if !w.Open {
 		return
 	}
 
-	w.open = false
-	if len(w.order) == 0 {
+	w.Open = false
+	if len(w.Calls) == 0 {
 		return
 	}
 
-	inc.windows.add(w.number)
-	for _, i := range w.order {
-		c, n := &w.calls[i], w.names[i]
-		from := uint64(w.number * row.Window)
+	inc.Windows.add(w.Number)
+	from := uint64(w.Number * row.Window)
+	for _, c := range w.Calls {
 		s.rows.Communications = append(s.rows.Communications, row.Communication{
-			Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.id), Node: s.node(inc),
-			StepFrom: from, StepTo: from + row.Window - 1, Repeat: w.repeat, StartNs: w.start,
-			Group: n.group, Dim: dimWords[s.dim(inc, n.group)], Op: n.op,
-			Steps: c.steps, Calls: c.count, TotalNs: c.total, MinNs: c.min, MaxNs: c.max, Bytes: c.bytes,
+			Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.ID), Node: s.node(inc),
+			StepFrom: from, StepTo: from + row.Window - 1, Repeat: w.Repeat, StartNs: w.Start,
+			Group: c.Group, Dim: dimWords[s.dim(inc, c.Group)], Op: c.Op,
+			Steps: c.Steps, Calls: c.Count, TotalNs: c.Total, MinNs: c.Min, MaxNs: c.Max, Bytes: c.Sum,
 		})
-		*c = call{}
+		*c = call{callName: c.callName}
 	}
 
-	w.order = w.order[:0]
+	w.Calls = w.Calls[:0]
 	s.taken = false
 	if w.full() {
 		w.forget(inc.pending)
@@ -194,11 +184,11 @@ func (s *Stream) flushWindow(inc *incarnation) {
 // forget drops the names that no waiting range needs: a job that makes a
 // communicator a step must not fill the table for good.
 func (w *window) forget(pending []pendingRange) {
-	names := w.names
-	w.names, w.calls, w.index, w.bytes = nil, nil, nil, 0
+	all := w.all
+	w.all, w.index, w.bytes = nil, nil, 0
 	for i := range pending {
 		if p := &pending[i]; p.call >= 0 {
-			p.call = w.find(names[p.call])
+			p.call = w.find(all[p.call].callName)
 		}
 	}
 }

@@ -10,13 +10,12 @@ import (
 	"path/filepath"
 
 	"github.com/laggard-dev/laggard/schemas/keep"
-	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Key names a stream in a cursor.
 type Key struct {
-	Job  string
-	Rank int
+	Job  string `json:"job"`
+	Rank int    `json:"rank"`
 }
 
 // cursorFormat is the value of cursorFile.Format.
@@ -29,19 +28,13 @@ const maxCursor = 256 << 20
 // of it in hex. It is a cache: without it everything is read again from the
 // oldest segment, and the store says what it has.
 type cursorFile struct {
-	Format  string         `json:"format"`
-	Store   string         `json:"store"`           // what the positions are acknowledged by
-	Shard   string         `json:"shard,omitempty"` // of the store, that rows go to
-	Streams []cursorStream `json:"streams"`
-}
-
-type cursorStream struct {
-	Job     string    `json:"job"`
-	Rank    int       `json:"rank"`
-	Segment string    `json:"segment"`
-	ID      record.ID `json:"id"`
-	Offset  int64     `json:"offset"`
-	State   string    `json:"state,omitempty"`
+	Format  string `json:"format"`
+	Store   string `json:"store"`           // what the positions are acknowledged by
+	Shard   string `json:"shard,omitempty"` // of the store, that rows go to
+	Streams []struct {
+		Key
+		Position
+	} `json:"streams"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -86,7 +79,7 @@ func parseCursor(b []byte, store string) (positions map[Key]Position, shard stri
 	m := make(map[Key]Position, len(c.Streams))
 	for _, s := range c.Streams {
 		if s.Offset >= 0 {
-			m[Key{s.Job, s.Rank}] = Position{Segment: s.Segment, ID: s.ID, Offset: s.Offset, State: s.State}
+			m[s.Key] = s.Position
 		}
 	}
 
@@ -98,7 +91,10 @@ func parseCursor(b []byte, store string) (positions map[Key]Position, shard stri
 func SaveCursor(path, store, shard string, positions map[Key]Position) (err error) {
 	c := cursorFile{Format: cursorFormat, Store: store, Shard: shard}
 	for k, p := range positions {
-		c.Streams = append(c.Streams, cursorStream{k.Job, k.Rank, p.Segment, p.ID, p.Offset, p.State})
+		c.Streams = append(c.Streams, struct {
+			Key
+			Position
+		}{k, p})
 	}
 
 	body, err := json.Marshal(c)

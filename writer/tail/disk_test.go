@@ -178,7 +178,7 @@ func TestDisk(t *testing.T) {
 			d.look()
 			d.look()
 			d.want("100 0 a", "101 0 b")
-			d.wantLost(Loss{Segment: "100", Reason: Late, Bytes: 5})
+			d.wantLost(Loss{Segment: "100", Reason: late, Bytes: 5})
 		},
 		"older_name_that_comes_late_is_counted": func(d *disk) {
 			d.write("100", "a\n")
@@ -188,7 +188,7 @@ func TestDisk(t *testing.T) {
 			d.add("100", "c\n")
 			d.look()
 			d.want("100 0 a", "100 2 c")
-			d.wantLost(Loss{Segment: "99", Reason: Late, Bytes: 2})
+			d.wantLost(Loss{Segment: "99", Reason: late, Bytes: 2})
 		},
 		"identical_first_lines_are_different_segments": func(d *disk) {
 			d.write("100", "same\na\n")
@@ -244,7 +244,7 @@ func TestDisk(t *testing.T) {
 				d.t.Fatalf("lines %.80q", d.got)
 			}
 
-			d.wantLost(Loss{Segment: "100", Reason: TooLong, Bytes: 3<<20 + 1, Lines: 1})
+			d.wantLost(Loss{Segment: "100", Reason: tooLong, Bytes: 3<<20 + 1, Lines: 1})
 		},
 		"smaller_than_64_bytes": func(d *disk) { // too little for a checksum of the head
 			d.write("100", "a\n")
@@ -268,7 +268,7 @@ func TestDisk(t *testing.T) {
 			d.must(f.Close())
 			d.look()
 			d.want("100 0 a", fmt.Sprintf("100 %d b", hole+1))
-			d.wantLost(Loss{Segment: "100", Reason: TooLong, Bytes: hole - 1, Lines: 1})
+			d.wantLost(Loss{Segment: "100", Reason: tooLong, Bytes: hole - 1, Lines: 1})
 		},
 		"truncated_and_regrown_to_the_same_size": func(d *disk) {
 			d.write("100", "aa\nbb\ncc\n")

@@ -55,7 +55,7 @@ func (s *Stream) merge(infos []segment.Info) {
 		if s.began && i <= s.current {
 			// It appeared before what was already read: to read it now would change the
 			// order, and the order is what makes rows be stored once.
-			s.lose(&f, Loss{Reason: Late, Bytes: info.Size})
+			s.lose(&f, Loss{Reason: late, Bytes: info.Size})
 			f.done, f.past = true, true
 			f.offset = info.Size
 			s.current++
@@ -71,7 +71,7 @@ func (s *Stream) merge(infos []segment.Info) {
 func (s *Stream) update(f *file, info segment.Info) {
 	same := f.device == info.Device && f.inode == info.Inode
 	if same && f.done && !f.past && !f.compressed && info.Size > f.seen {
-		s.lose(f, Loss{Reason: Late, Bytes: info.Size - f.seen})
+		s.lose(f, Loss{Reason: late, Bytes: info.Size - f.seen})
 	}
 
 	f.path, f.size, f.compressed = filepath.Join(s.Dir.Path, info.Name), info.Size, info.Compressed
@@ -87,7 +87,7 @@ func (s *Stream) update(f *file, info segment.Info) {
 	}
 }
 
-// drop counts the files that are gone. The one being read stays as long as it is
+// drop counts the files that are gone, all of them where nothing is listed. The one being read stays as long as it is
 // open: its bytes are still there.
 func (s *Stream) drop(listed map[int64]bool) {
 	kept, current := s.files[:0], s.current
@@ -110,9 +110,6 @@ func (s *Stream) drop(listed map[int64]bool) {
 	s.files, s.current = kept, current
 }
 
-// vanish ends a stream whose directory is gone.
-func (s *Stream) vanish() { s.drop(nil) }
-
 // Backlog returns the bytes on disk that are known and not read.
 func (s *Stream) Backlog() int64 {
 	var n int64
@@ -124,28 +121,6 @@ func (s *Stream) Backlog() int64 {
 	}
 
 	return n
-}
-
-// Finished returns the names of the segments that were read to their end and left
-// for the next one.
-func (s *Stream) Finished() []string {
-	var names []string
-	for i := range s.files {
-		if s.files[i].done {
-			names = append(names, s.files[i].name)
-		}
-	}
-
-	return names
-}
-
-// Newest returns the name of the newest segment known, "" without one.
-func (s *Stream) Newest() string {
-	if len(s.files) == 0 {
-		return ""
-	}
-
-	return s.files[len(s.files)-1].name
 }
 
 // ID returns the identity of a segment that is or was read, 0 when not known.

@@ -18,9 +18,9 @@ import (
 // segment of which anything may have been stored, by any process.
 const reachedName = ".reached"
 
-// ErrReading is returned by Release for a segment that was begun: what of it is
+// errReading is returned by Release for a segment that was begun: what of it is
 // stored is not known before the store has answered.
-var ErrReading = errors.New("segment is being shipped")
+var errReading = errors.New("segment is being shipped")
 
 // gate decides once for each segment whether it is shipped or deleted. To begin a
 // segment is written down first, so that the decision outlives the process.
@@ -110,7 +110,7 @@ func (s *Stream) enter(f *file) (bool, error) {
 }
 
 // Release makes sure that nothing of a segment will ever be yielded, when account has
-// written down that it is lost. A segment that was begun is ErrReading; after an error
+// written down that it is lost. A segment that was begun is errReading; after an error
 // of account it may be yielded as before, and meanwhile nothing is begun: were a
 // segment passed over whose loss is written nowhere, it would count as shipped. It may
 // be called from any goroutine, after Guard.
@@ -119,7 +119,7 @@ func (s *Stream) Release(number int64, account func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.on || number <= g.reached {
-		return ErrReading
+		return errReading
 	}
 
 	if err := account(); err != nil {

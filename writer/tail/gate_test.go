@@ -16,7 +16,7 @@ func TestRelease(t *testing.T) {
 	d.must(s.Guard(nil))
 	d.look()
 	written := func() error { return nil }
-	if err := s.Release(100, written); !errors.Is(err, ErrReading) {
+	if err := s.Release(100, written); !errors.Is(err, errReading) {
 		t.Fatalf("released what is being read: %v", err)
 	}
 
@@ -42,7 +42,7 @@ func TestRelease(t *testing.T) {
 	d.tree = New(d.root, Options{}) // the next process
 	s = d.stream()
 	d.must(s.Guard(func(name string) bool { return name == "103" }))
-	if err := s.Release(102, written); !errors.Is(err, ErrReading) {
+	if err := s.Release(102, written); !errors.Is(err, errReading) {
 		t.Fatalf("released what an earlier process may have stored: %v", err)
 	}
 
@@ -83,7 +83,7 @@ func TestReachedIsNoNumber(t *testing.T) {
 			t.Errorf("%q: begun up to 100: %t, 101: %t, 102: %t; want up to 101", left, s.Begun(100), s.Begun(101), s.Begun(102))
 		}
 
-		if err := s.Release(101, func() error { return nil }); !errors.Is(err, ErrReading) {
+		if err := s.Release(101, func() error { return nil }); !errors.Is(err, errReading) {
 			t.Errorf("%q: Release()=%v", left, err)
 		}
 

@@ -33,6 +33,8 @@ func (d *disk) Segment(id record.ID, name string) {
 	d.ids = append(d.ids, id)
 }
 
+func (d *disk) Torn(int64) {}
+
 func (d *disk) Line(offset int64, line []byte) {
 	d.got = append(d.got, fmt.Sprintf("%s %d %s", d.name, offset, line))
 }

@@ -6,18 +6,18 @@ import "github.com/laggard-dev/laggard/schemas/record"
 type Loss struct {
 	Segment string // name
 	ID      record.ID
-	Reason  string // record.Truncated, record.Aged, record.TornLine, TooLong, Late
+	Reason  string // record.Truncated, record.Aged, record.TornLine, tooLong, late, foreignOwner
 	Bytes   int64  // as far as known
 	Lines   int64  // 0 = not known
 }
 
 // Reasons of a Loss that are not in package record.
 const (
-	// TooLong is a line longer than segment.MaxLine.
-	TooLong = "too-long"
-	// Late is what was added to a segment after the next one had been begun, or a
+	// tooLong is a line longer than segment.MaxLine.
+	tooLong = "too-long"
+	// late is what was added to a segment after the next one had been begun, or a
 	// whole segment that appeared before the ones that were read.
-	Late = "late"
+	late = "late"
 )
 
 // lose counts a loss of a file.
@@ -53,7 +53,7 @@ func (s *Stream) countSkipped(f *file) {
 
 	now := s.reader.Skipped()
 	if d := now.Lines - s.skipped.Lines; d > 0 {
-		s.lose(f, Loss{Reason: TooLong, Bytes: now.Bytes - s.skipped.Bytes, Lines: d})
+		s.lose(f, Loss{Reason: tooLong, Bytes: now.Bytes - s.skipped.Bytes, Lines: d})
 		s.skipped = now
 	}
 }

@@ -96,6 +96,8 @@ type lastLines struct {
 
 func (v *lastLines) Segment(id record.ID, _ string) { v.ids[id] = true }
 
+func (*lastLines) Torn(int64) {}
+
 func (v *lastLines) Line(_ int64, line []byte) {
 	v.lines++
 	if !bytes.Equal(line, v.common) {

@@ -92,7 +92,7 @@ func (s *Stream) Refresh() (bool, error) {
 	infos, err := s.list()
 	if err != nil {
 		if gone(err) {
-			s.vanish()
+			s.drop(nil)
 			return false, nil
 		}
 
@@ -216,8 +216,8 @@ func (s *Stream) Read(budget int64, v Visitor) (n int64, more bool, err error) {
 func (s *Stream) finish(f *file, v Visitor) {
 	if s.reader != nil {
 		if torn := s.reader.Torn(); torn > 0 {
-			if t, ok := v.(interface{ Torn(bytes int64) }); ok && f.begun {
-				t.Torn(torn)
+			if f.begun {
+				v.Torn(torn)
 			}
 
 			s.lose(f, Loss{Reason: record.TornLine, Bytes: torn, Lines: 1})

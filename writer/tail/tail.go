@@ -44,14 +44,13 @@ type Options struct {
 
 // Position is a place in a stream: a line of a segment begins there.
 type Position struct {
-	Segment string    // the segment's name, without .zst
-	ID      record.ID // its identity; 0 = not known
-	Offset  int64
-	State   string // the caller's, kept with the position
+	Segment string    `json:"segment"` // the segment's name, without .zst
+	ID      record.ID `json:"id"`      // its identity; 0 = not known
+	Offset  int64     `json:"offset"`
+	State   string    `json:"state,omitempty"` // the caller's, kept with the position
 }
 
-// Visitor takes what a stream yields. rollup.Stream is one. One that also has a
-// method Torn(bytes int64) is told of a last line that will never be complete.
+// Visitor takes what a stream yields. rollup.Stream is one.
 type Visitor interface {
 	// Segment is called before the first line of a segment (and again when another
 	// generation of the file is in its place).
@@ -59,6 +58,8 @@ type Visitor interface {
 	// Line is called with each complete line, without its '\n', and its offset. The
 	// bytes are the reader's again when it returns.
 	Line(offset int64, line []byte)
+	// Torn is called with the bytes of a last line that will never be complete.
+	Torn(bytes int64)
 }
 
 // Counters are what metrics show of a tree, as totals since it was made.
@@ -111,7 +112,7 @@ func (t *Tree) Scan() ([]*Stream, error) {
 	for path, s := range t.streams {
 		// A directory that could not be listed now is not gone.
 		if !seen[path] && err == nil {
-			s.vanish()
+			s.drop(nil)
 			s.closeGate()
 			delete(t.streams, path)
 		}

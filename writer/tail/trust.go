@@ -10,9 +10,9 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// Foreign is the reason of a Loss: a file of somebody who is not trusted, which is not
+// foreignOwner is the reason of a Loss: a file of somebody who is not trusted, which is not
 // read.
-const Foreign = "foreign-owner"
+const foreignOwner = "foreign-owner"
 
 // list lists the segments of the directory whose owners are trusted: ourselves, root,
 // the owner of the job's directory and Options.TrustUIDs. Of the others it is told
@@ -70,5 +70,5 @@ func (s *Stream) refuse(i segment.Info) {
 
 	s.refused[i.Number] = true
 	s.tree.o.Logger.Warn("file of another user is not read", "dir", s.Dir.Path, "segment", i.Name, "uid", i.UID, "advice", fmt.Sprintf("--trust-uid %d", i.UID))
-	s.lose(&file{name: baseName(i.Name)}, Loss{Reason: Foreign, Bytes: i.Size})
+	s.lose(&file{name: baseName(i.Name)}, Loss{Reason: foreignOwner, Bytes: i.Size})
 }

@@ -36,7 +36,7 @@ func TestTrust(t *testing.T) {
 			if len(c.want) == 3 {
 				d.wantLost()
 			} else {
-				d.wantLost(Loss{Segment: "101", Reason: Foreign, Bytes: 8})
+				d.wantLost(Loss{Segment: "101", Reason: foreignOwner, Bytes: 8})
 			}
 		})
 	}

@@ -19,10 +19,6 @@ type Watcher struct {
 
 // NewWatcher returns a watcher of nothing yet.
 func NewWatcher(logger *slog.Logger) *Watcher {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-
 	w, err := fsnotify.NewBufferedWatcher(64)
 	if err != nil {
 		logger.Warn("no change notifications, looking every second instead", "err", err)

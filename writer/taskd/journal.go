@@ -1,10 +1,10 @@
 package taskd
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,11 +25,8 @@ type state struct {
 
 // after returns the state when the records are written, bytes long.
 func (s state) after(records []mark, bytes int64) state {
-	next := make(map[uint32]uint64, len(s.Next)+1)
-	for ring, seq := range s.Next {
-		next[ring] = seq
-	}
-
+	next := map[uint32]uint64{}
+	maps.Copy(next, s.Next)
 	for _, r := range records {
 		if r.ring != 0 {
 			next[r.ring] = r.seq + 1
@@ -104,7 +101,7 @@ func Settle(root, stateDir, boot string) error {
 	paths, err := filepath.Glob(filepath.Join(stateDir, "taskd-*.json"))
 	errs := []error{err}
 	for _, p := range paths {
-		e, ok, err := journal{p}.read()
+		e, ok, err := readJournal(p)
 		if err == nil && ok && e.Job != "" && e.Boot == boot {
 			_, err = e.settle(filepath.Join(root, e.Job, strconv.Itoa(e.Rank)))
 		}
@@ -115,12 +112,10 @@ func Settle(root, stateDir, boot string) error {
 	return errors.Join(errs...)
 }
 
-// journal is a file that is replaced as a whole. It need not survive the host:
-// the rings it speaks of don't either.
-type journal struct{ path string }
-
-func (j journal) read() (e entry, ok bool, err error) {
-	b, err := os.ReadFile(j.path)
+// readJournal reads a journal: a file that is replaced as a whole. It need not survive the
+// host: the rings it speaks of don't either.
+func readJournal(path string) (e entry, ok bool, err error) {
+	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return e, false, nil
 	}
@@ -134,7 +129,7 @@ func (j journal) read() (e entry, ok bool, err error) {
 	}
 
 	if err != nil {
-		return e, false, fmt.Errorf("read journal %s: %w", j.path, err)
+		return e, false, fmt.Errorf("read journal %s: %w", path, err)
 	}
 
 	return e, true, nil
@@ -155,13 +150,13 @@ func (e *entry) check() error {
 	return nil
 }
 
-func (j journal) write(e entry) error {
+func writeJournal(path string, e entry) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
 
-	if err := replace(j.path, b); err != nil {
+	if err := replace(path, b); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
 
@@ -182,34 +177,13 @@ func replace(path string, b []byte) error {
 	return os.Rename(next, path)
 }
 
-// group is one entry of parallel_group.json (schemas/TASKD.md section 4).
-type group struct {
-	Name  string `json:"group_name"`
-	Rank  int    `json:"group_rank"`
-	Ranks []int  `json:"global_ranks"`
-}
-
 // writeGroups writes the rank's parallel_group.json unless it says so already.
 func writeGroups(rankDir string, groups []record.Group) error {
-	table := map[string]group{}
-	for _, g := range groups {
-		dim := g.Dim
-		if dim == "ep" {
-			dim = "exp" // TaskD's word
-		}
-
-		table[g.Name] = group{dim, g.Index, g.Ranks}
-	}
-
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetIndent("", "    ")
-	e.SetEscapeHTML(false) // as Python writes it
-	if err := e.Encode(table); err != nil {
+	b, err := topology.FormatParallelGroup(groups)
+	if err != nil {
 		return err
 	}
 
-	b := bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 	path := filepath.Join(rankDir, topology.ParallelGroupFile)
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(b) {
 		return nil

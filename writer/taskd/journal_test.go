@@ -32,7 +32,7 @@ func torn(t *testing.T, root, state, boot string) (path string, before int64) {
 	}
 
 	after := w.state.after(w.pending, int64(len(w.buf)))
-	if err := w.journal.write(w.entry(after)); err != nil {
+	if err := writeJournal(w.journal, w.entry(after)); err != nil {
 		t.Fatal(err)
 	}
 

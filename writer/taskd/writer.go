@@ -16,6 +16,7 @@ package taskd
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,9 +29,8 @@ import (
 
 // Options of a Writer. State is required.
 type Options struct {
-	State string // folder of the journal
-	Limit int64  // most bytes of a segment; 0 is segment.DefaultLimit
-	Now   func() time.Time
+	State string        // folder of the journal
+	Limit int64         // most bytes of a segment; 0 is segment.DefaultLimit
 	Turn  *segment.Turn // shared by the writers of this directory; nil is alone
 	// Account takes what TaskD's lines can't say, for the ledger: what was lost
 	// before it came here, and ranges with a name that TaskD's files never hold. The
@@ -43,8 +43,9 @@ type Writer struct {
 	dir     string
 	meta    record.Meta
 	o       Options
-	journal journal
-	state   state // as of the journal: everything in the files
+	now     func() time.Time
+	journal string // path
+	state   state  // as of the journal: everything in the files
 
 	file    segment.File
 	dirty   bool // written and not synced
@@ -72,17 +73,13 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 		o.Limit = segment.DefaultLimit
 	}
 
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-
-	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, next: map[uint32]uint64{}}
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, now: time.Now, next: map[uint32]uint64{}}
 	w.encoder = marker.Encoder{Process: uint32(meta.PID), Thread: uint32(meta.PID), Device: uint32(max(meta.LocalRank, 0))}
 	if err := segment.Disk.Mkdir(w.dir); err != nil {
 		return nil, fmt.Errorf("make rank directory %s: %w", w.dir, err)
 	}
 
-	w.journal = journal{filepath.Join(o.State, "taskd-"+meta.Incarnation.String()+".json")}
+	w.journal = filepath.Join(o.State, "taskd-"+meta.Incarnation.String()+".json")
 	if err := w.resume(); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", w.dir, err)
 	}
@@ -92,7 +89,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 
 // resume takes the journal and settles a write that was under way.
 func (w *Writer) resume() error {
-	entry, ok, err := w.journal.read()
+	entry, ok, err := readJournal(w.journal)
 	if err != nil || !ok {
 		return err
 	}
@@ -110,23 +107,13 @@ func (w *Writer) resume() error {
 		return err
 	}
 
-	for ring, seq := range w.state.Next {
-		w.next[ring] = seq
-	}
-
+	maps.Copy(w.next, w.state.Next)
 	w.encoder.LastID, w.ended = w.state.ID, w.state.Ended
 	return nil
 }
 
 // Next returns, for each ring, the sequence number after the last record taken.
-func (w *Writer) Next() map[uint32]uint64 {
-	out := make(map[uint32]uint64, len(w.next))
-	for ring, seq := range w.next {
-		out[ring] = seq
-	}
-
-	return out
-}
+func (w *Writer) Next() map[uint32]uint64 { return maps.Clone(w.next) }
 
 // Ended reports whether the incarnation's end was seen.
 func (w *Writer) Ended() bool { return w.ended }
@@ -220,7 +207,7 @@ func (w *Writer) Flush() error {
 	if w.ended && !w.state.Ended {
 		after := w.state
 		after.Ended = true
-		if err := w.journal.write(w.entry(after)); err != nil {
+		if err := writeJournal(w.journal, w.entry(after)); err != nil {
 			return err
 		}
 
@@ -256,7 +243,7 @@ func (w *Writer) rotate() error {
 		return err
 	}
 
-	number := w.o.Now().Unix()
+	number := w.now().Unix()
 	for _, i := range infos {
 		number = max(number, i.Number+1)
 	}
@@ -288,7 +275,7 @@ func (w *Writer) write(n int) error {
 	last := w.pending[n-1]
 	chunk := w.buf[:last.end]
 	after := w.state.after(w.pending[:n], int64(len(chunk)))
-	if err := w.journal.write(w.entry(after)); err != nil {
+	if err := writeJournal(w.journal, w.entry(after)); err != nil {
 		return err
 	}
 
@@ -356,10 +343,7 @@ func (w *Writer) closeFile() error {
 
 // Close flushes, syncs and closes. The journal of an incarnation that has ended
 // is of no use any more.
-func (w *Writer) Close() error {
-	err := errors.Join(w.Flush(), w.closeFile())
-	return err
-}
+func (w *Writer) Close() error { return errors.Join(w.Flush(), w.closeFile()) }
 
 // Name returns the current segment.
 func (w *Writer) Name() string { return w.state.Name }

@@ -175,7 +175,7 @@ func die(t *testing.T, w *Writer, chance *rand.Rand) {
 	t.Helper()
 	if n := w.fits(); n > 0 && chance.IntN(2) == 0 {
 		last := w.pending[n-1]
-		if err := w.journal.write(w.entry(w.state.after(w.pending[:n], int64(last.end)))); err != nil {
+		if err := writeJournal(w.journal, w.entry(w.state.after(w.pending[:n], int64(last.end)))); err != nil {
 			t.Fatal(err)
 		}
 
@@ -274,11 +274,12 @@ func TestWriter_RefusesAPlantedLink(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	now := func() time.Time { return time.Unix(1753000000, 0) }
-	w, err := Open(dir, meta(), Options{State: state, Now: now})
+	w, err := Open(dir, meta(), Options{State: state})
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	w.now = func() time.Time { return time.Unix(1753000000, 0) }
 
 	if err := os.Symlink(target, filepath.Join(dir, "1753000000")); err != nil {
 		t.Fatal(err)

@@ -21,12 +21,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// Prefix begins the directory names that are no job's name.
-const Prefix = "default_task_id_"
+// prefix begins the directory names that are no job's name.
+const prefix = "default_task_id_"
 
 // Job is one job that was put together.
 type Job struct {
@@ -54,9 +53,8 @@ func Directories(ranks []segment.RankDir) Result {
 		return Result{}
 	}
 
-	named, why := byCommunicator(pieces)
-	sums, doubtful := byTime(named, why)
-	r := result(sums, why, doubtful)
+	sums, doubtful := byTime(byCommunicator(pieces))
+	r := result(sums, doubtful)
 	name := map[string]string{}
 	for _, j := range r.Jobs {
 		for _, dir := range j.Dirs {
@@ -89,12 +87,12 @@ func (r Result) Notes(job string) []string {
 	var notes []string
 	for _, j := range r.Jobs {
 		if job == "" || j.Name == job {
-			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), Prefix, j.Ranks, j.By, j.Name))
+			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), prefix, j.Ranks, j.By, j.Name))
 		}
 	}
 
 	if n := len(r.Doubtful); n > 0 && (job == "" || slices.Contains(r.Doubtful, job)) {
-		notes = append(notes, fmt.Sprintf("%d directories %s… overlap in time and could be of several jobs: no communicator tells whose they are, so each is a job of its own; set MINDX_TASK_ID or LAGGARD_JOB for the next run", n, Prefix))
+		notes = append(notes, fmt.Sprintf("%d directories %s… overlap in time and could be of several jobs: no communicator tells whose they are, so each is a job of its own; set MINDX_TASK_ID or LAGGARD_JOB for the next run", n, prefix))
 	}
 
 	return notes
@@ -107,6 +105,7 @@ type piece struct {
 	ranks       map[int]extent
 	all         extent
 	communicate map[string]bool // communicators that it names
+	why         []string        // what joined its directories
 }
 
 // extent is a stretch of time, ns since the Unix epoch.
@@ -121,7 +120,7 @@ func look(ranks []segment.RankDir) []*piece {
 	byDir := map[string]*piece{}
 	var pieces []*piece
 	for _, r := range ranks {
-		digits, ok := strings.CutPrefix(r.Job, Prefix)
+		digits, ok := strings.CutPrefix(r.Job, prefix)
 		number, err := strconv.ParseInt(digits, 10, 64)
 		if !ok || err != nil {
 			continue
@@ -203,6 +202,16 @@ func (p *piece) absorb(o *piece) {
 	}
 
 	p.all = p.all.join(o.all)
+	for _, reason := range o.why {
+		p.because(reason)
+	}
+}
+
+// because notes what joined a piece.
+func (p *piece) because(reason string) {
+	if !slices.Contains(p.why, reason) {
+		p.why = append(p.why, reason)
+	}
 }
 
 const (
@@ -210,13 +219,10 @@ const (
 	byTimeAndRanks  = "time and ranks"
 )
 
-// reasons says what joined each sum.
-type reasons map[*piece][]string
-
 // byCommunicator joins what shares one. HCCL's names hold an address, a port and a
 // time: no two jobs have the same. A name that pieces have which exclude each
 // other is none of these and says nothing.
-func byCommunicator(pieces []*piece) ([]*piece, reasons) {
+func byCommunicator(pieces []*piece) []*piece {
 	holders := map[string][]*piece{}
 	for _, p := range pieces {
 		for name := range p.communicate {
@@ -240,15 +246,14 @@ func byCommunicator(pieces []*piece) ([]*piece, reasons) {
 		}
 	}
 
-	why := reasons{}
-	sums, _ := unite(pieces, edges, byCommunicators, why)
-	return sums, why
+	sums, _ := unite(pieces, edges, byCommunicators)
+	return sums
 }
 
 // byTime joins what can only belong together: what overlaps in time and has other
 // ranks, where none of the candidates exclude each other. It also returns the
 // directories that are left in doubt.
-func byTime(pieces []*piece, why reasons) (sums []*piece, doubtful []string) {
+func byTime(pieces []*piece) (sums []*piece, doubtful []string) {
 	candidates := map[*piece][]*piece{}
 	for i, p := range pieces {
 		for _, o := range pieces[i+1:] {
@@ -277,7 +282,7 @@ func byTime(pieces []*piece, why reasons) (sums []*piece, doubtful []string) {
 		}
 	}
 
-	sums, left := unite(pieces, certain, byTimeAndRanks, why)
+	sums, left := unite(pieces, certain, byTimeAndRanks)
 	return sums, append(doubtful, left...)
 }
 
@@ -290,7 +295,7 @@ func strangers(p, o *piece) bool {
 
 // unite joins the pieces that edges connect, unless some of them exclude each
 // other; these are left as they are, and returned.
-func unite(pieces []*piece, edges map[*piece][]*piece, by string, why reasons) (sums []*piece, left []string) {
+func unite(pieces []*piece, edges map[*piece][]*piece, by string) (sums []*piece, left []string) {
 	seen := map[*piece]bool{}
 	for _, p := range pieces { // the earliest first
 		if seen[p] {
@@ -318,13 +323,10 @@ func unite(pieces []*piece, edges map[*piece][]*piece, by string, why reasons) (
 
 		for _, o := range all[1:] {
 			p.absorb(o)
-			for _, reason := range why[o] {
-				why.add(p, reason)
-			}
 		}
 
 		if len(all) > 1 {
-			why.add(p, by)
+			p.because(by)
 		}
 
 		sums = append(sums, p)
@@ -333,36 +335,15 @@ func unite(pieces []*piece, edges map[*piece][]*piece, by string, why reasons) (
 	return sums, left
 }
 
-func (r reasons) add(p *piece, by string) {
-	if !slices.Contains(r[p], by) {
-		r[p] = append(r[p], by)
-	}
-}
-
-func result(sums []*piece, why reasons, doubtful []string) Result {
+func result(sums []*piece, doubtful []string) Result {
 	r := Result{Doubtful: doubtful}
 	for _, p := range sums {
 		if len(p.dirs) > 1 {
 			slices.SortFunc(p.dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-			r.Jobs = append(r.Jobs, Job{Name: p.dirs[0], Dirs: p.dirs, Ranks: len(p.ranks), By: strings.Join(why[p], ", then ")})
+			r.Jobs = append(r.Jobs, Job{Name: p.dirs[0], Dirs: p.dirs, Ranks: len(p.ranks), By: strings.Join(p.why, ", then ")})
 		}
 	}
 
 	slices.Sort(r.Doubtful)
 	return r
-}
-
-// communicators returns the names in a rank's parallel_group.json.
-func communicators(path string) []string {
-	groups, err := topology.ParallelGroup(path)
-	if err != nil {
-		return nil
-	}
-
-	var names []string
-	for _, g := range groups {
-		names = append(names, g.Name)
-	}
-
-	return names
 }

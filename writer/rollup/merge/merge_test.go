@@ -30,7 +30,7 @@ func write(t *testing.T, processes []process) []segment.RankDir {
 	t.Helper()
 	root := t.TempDir()
 	for _, p := range processes {
-		dir := filepath.Join(root, fmt.Sprint(Prefix, t0+p.dir), fmt.Sprint(p.rank))
+		dir := filepath.Join(root, fmt.Sprint(prefix, t0+p.dir), fmt.Sprint(p.rank))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func together(r Result) []string {
 	for _, j := range r.Jobs {
 		var dirs []string
 		for _, d := range j.Dirs {
-			dirs = append(dirs, strings.TrimPrefix(d, Prefix+"17530000"))
+			dirs = append(dirs, strings.TrimPrefix(d, prefix+"17530000"))
 		}
 
 		out = append(out, strings.Join(dirs, "+")+" by "+j.By)
@@ -155,7 +155,7 @@ func TestDirectories(t *testing.T) {
 
 			want := map[string]bool{}
 			for _, p := range c.processes {
-				want[fmt.Sprint(Prefix, t0+p.dir)] = true
+				want[fmt.Sprint(prefix, t0+p.dir)] = true
 			}
 
 			if got := len(want) - len(jobs); got != joined(r) {
@@ -183,7 +183,7 @@ func TestDirectories_LeavesNamedJobs(t *testing.T) {
 	ranks := write(t, []process{{5, 0, 0, 60, ""}, {6, 1, 0, 60, ""}})
 	named := ranks[1]
 	named.Job = "uid-1"
-	empty := segment.RankDir{Job: Prefix + "1753000009", Rank: 2, Path: t.TempDir()}
+	empty := segment.RankDir{Job: prefix + "1753000009", Rank: 2, Path: t.TempDir()}
 	ranks = []segment.RankDir{ranks[0], named, empty}
 	if r := Directories(ranks); len(r.Jobs) != 0 || ranks[1].Job != "uid-1" || ranks[2] != empty {
 		t.Fatalf("put together %+v, ranks %+v", r, ranks)

@@ -3,10 +3,10 @@ package merge
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -30,38 +30,32 @@ func read(r segment.RankDir) (when extent, names []string, ok bool) {
 		return when, nil, false
 	}
 
-	s := sight{from: math.MaxInt64, names: map[string]bool{}}
-	s.head(filepath.Join(r.Path, infos[0].Name))
-	s.tail(filepath.Join(r.Path, infos[len(infos)-1].Name), infos[len(infos)-1])
-	for name := range s.names {
-		names = append(names, name)
+	s := sight{extent: extent{from: math.MaxInt64}, names: map[string]bool{}}
+	s.lines(filepath.Join(r.Path, infos[0].Name), 0, headLines)
+	newest := infos[len(infos)-1]
+	offset := int64(0)
+	if !newest.Compressed {
+		offset = max(0, newest.Size-tailBytes)
 	}
 
-	names = append(names, communicators(filepath.Join(r.Path, topology.ParallelGroupFile))...)
-	return extent{s.from, s.to}, names, s.to > 0
+	s.lines(filepath.Join(r.Path, newest.Name), offset, math.MaxInt)
+	groups, _ := topology.ParallelGroup(filepath.Join(r.Path, topology.ParallelGroupFile)) // one that can't be read tells nothing
+	for _, g := range groups {
+		s.names[g.Name] = true
+	}
+
+	return s.extent, slices.Collect(maps.Keys(s.names)), s.to > 0
 }
 
 // sight is what lines tell of time and communicators.
 type sight struct {
-	from, to int64
-	names    map[string]bool
-	marker   marker.Parser
-	record   record.Parser
+	extent
+	names  map[string]bool
+	marker marker.Parser
+	record record.Parser
 }
 
-func (s *sight) head(path string) {
-	s.lines(path, 0, headLines)
-}
-
-func (s *sight) tail(path string, info segment.Info) {
-	offset := int64(0)
-	if !info.Compressed {
-		offset = max(0, info.Size-tailBytes)
-	}
-
-	s.lines(path, offset, math.MaxInt)
-}
-
+// lines reads so many lines at most from an offset on.
 func (s *sight) lines(path string, offset int64, most int) {
 	f, err := segment.OpenReader(path)
 	if err != nil {
@@ -74,7 +68,7 @@ func (s *sight) lines(path string, offset int64, most int) {
 
 	for n := 0; n < most; n++ {
 		line, _, err := f.Next()
-		if errors.Is(err, io.EOF) || err != nil {
+		if err != nil {
 			return
 		}
 
