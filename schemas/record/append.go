@@ -152,13 +152,24 @@ func appendControl(dst []byte, v any) []byte {
 // appendText appends s as a JSON string.
 func appendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	for i := range len(s) {
+	i := 0
+	for ; len(s)-i >= 8 && specials(word8(s[i:])) == 0; i += 8 {
+	}
+
+	for ; i < len(s); i++ {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			return appendEscaped(append(dst, s[:i]...), s[i:])
 		}
 	}
 
 	return append(append(dst, s...), '"')
+}
+
+// word8 returns the first eight bytes of s as a little-endian word.
+func word8(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // appendEscaped appends s with escapes, and the closing quote.

@@ -328,7 +328,7 @@ func TestSpecials(t *testing.T) {
 			for _, other := range []byte{' ', '!', '#', '[', ']', '~', 0x7f, '"', 0, 0xff} {
 				b := bytes.Repeat([]byte{other}, 8)
 				b[at] = byte(c)
-				if got, want := specials(load(b, 0)) == 0, slow(string(b)); got && !want {
+				if got, want := specials(word8(string(b))) == 0, slow(string(b)); got && !want {
 					t.Fatalf("specials(%q) == 0 is %v", b, got)
 				} else if !got && want && other >= '#' && other < 0x7f && c >= '#' && c < 0x7f {
 					t.Fatalf("specials(%q) == 0 is %v: the fast way is never taken", b, got)
