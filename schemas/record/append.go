@@ -1,7 +1,9 @@
 package record
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -21,30 +23,30 @@ var kindHeads = func() (heads [KindCount]string) {
 // '\n': bytes that are not UTF-8 become U+FFFD.
 func (r *Record) AppendLine(dst []byte) []byte {
 	dst = r.appendHead(dst)
-	dst = strconv.AppendInt(append(dst, `,"dur":`...), r.Dur, 10)
+	dst = appendNumber(append(dst, `,"dur":`...), r.Dur)
 	if r.Side == Device {
 		dst = append(dst, `,"side":"device"`...)
 	}
 
 	if r.HostStart != 0 {
-		dst = strconv.AppendInt(append(dst, `,"host_start":`...), r.HostStart, 10)
+		dst = appendNumber(append(dst, `,"host_start":`...), r.HostStart)
 	}
 
 	if r.HostDur != 0 {
-		dst = strconv.AppendInt(append(dst, `,"host_dur":`...), r.HostDur, 10)
+		dst = appendNumber(append(dst, `,"host_dur":`...), r.HostDur)
 	}
 
 	if r.Exposed != -1 {
-		dst = strconv.AppendInt(append(dst, `,"exposed":`...), r.Exposed, 10)
+		dst = appendNumber(append(dst, `,"exposed":`...), r.Exposed)
 	}
 
 	if r.Ring != 0 {
-		dst = strconv.AppendUint(append(dst, `,"ring":`...), uint64(r.Ring), 10)
-		dst = strconv.AppendUint(append(dst, `,"seq":`...), r.Seq, 10)
+		dst = appendDecimal(append(dst, `,"ring":`...), uint64(r.Ring))
+		dst = appendDecimal(append(dst, `,"seq":`...), r.Seq)
 	}
 
 	if r.Thread != 0 {
-		dst = strconv.AppendUint(append(dst, `,"thread":`...), r.Thread, 10)
+		dst = appendDecimal(append(dst, `,"thread":`...), r.Thread)
 	}
 
 	return r.appendPayload(dst)
@@ -59,10 +61,10 @@ func (r *Record) appendHead(dst []byte) []byte {
 	}
 
 	if r.Step != NoStep {
-		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
+		dst = appendNumber(append(dst, `,"step":`...), r.Step)
 	}
 
-	return strconv.AppendInt(append(dst, `,"start":`...), r.Start, 10)
+	return appendNumber(append(dst, `,"start":`...), r.Start)
 }
 
 // appendPayload appends the keys from op to the end of the line.
@@ -80,11 +82,11 @@ func (r *Record) appendPayload(dst []byte) []byte {
 	}
 
 	if r.Peer != NoPeer {
-		dst = strconv.AppendInt(append(dst, `,"peer":`...), int64(r.Peer), 10)
+		dst = appendNumber(append(dst, `,"peer":`...), int64(r.Peer))
 	}
 
 	if r.Count != 0 {
-		dst = strconv.AppendInt(append(dst, `,"count":`...), r.Count, 10)
+		dst = appendNumber(append(dst, `,"count":`...), r.Count)
 	}
 
 	if r.Dtype != "" {
@@ -92,11 +94,11 @@ func (r *Record) appendPayload(dst []byte) []byte {
 	}
 
 	if r.Bytes != 0 {
-		dst = strconv.AppendInt(append(dst, `,"bytes":`...), r.Bytes, 10)
+		dst = appendNumber(append(dst, `,"bytes":`...), r.Bytes)
 	}
 
 	if r.Tokens != 0 {
-		dst = strconv.AppendInt(append(dst, `,"tokens":`...), r.Tokens, 10)
+		dst = appendNumber(append(dst, `,"tokens":`...), r.Tokens)
 	}
 
 	if r.Path != "" {
@@ -108,6 +110,45 @@ func (r *Record) appendPayload(dst []byte) []byte {
 	}
 
 	return append(dst, '}', '\n')
+}
+
+// appendNumber appends v as strconv.AppendInt does.
+func appendNumber(dst []byte, v int64) []byte {
+	if v < 0 {
+		return strconv.AppendInt(dst, v, 10)
+	}
+
+	return appendDecimal(dst, uint64(v))
+}
+
+// appendDecimal appends v as strconv.AppendUint does, eight digits at a time: a line has
+// six numbers, and of most of them eight to nineteen digits.
+func appendDecimal(dst []byte, v uint64) []byte {
+	if v >= eightDigits {
+		dst = appendDecimal(dst, v/eightDigits)
+		return binary.LittleEndian.AppendUint64(dst, zeros|decimals(uint32(v%eightDigits)))
+	}
+
+	x := decimals(uint32(v))
+	leading := bits.TrailingZeros64(x|1<<56) >> 3 // the last digit always stands
+	n := len(dst) + 8 - leading
+	return binary.LittleEndian.AppendUint64(dst, (zeros|x)>>(8*leading))[:n]
+}
+
+const (
+	eightDigits = 100_000_000
+	// zeros are eight ASCII zeros.
+	zeros = ones * '0'
+)
+
+// decimals returns the eight decimal digits of v, which is below 10^8, the first in the
+// lowest byte: halves of four digits, of two, of one, all at once.
+func decimals(v uint32) uint64 {
+	x := uint64(v/10000) | uint64(v%10000)<<32
+	h := x * 10486 >> 20 & 0x7f_0000007f // each / 100
+	x = h | (x-100*h)<<16
+	h = x * 103 >> 10 & 0x0f_000f_000f_000f // each / 10
+	return h | (x-10*h)<<8
 }
 
 // AppendLine appends the identity as one line with its '\n'.
