@@ -32,6 +32,17 @@ func binary(t *testing.T) string {
 // run runs a command, holds its exit code, and returns what it said.
 func run(t *testing.T, code int, env []string, name string, args ...string) string {
 	t.Helper()
+	out, got := runs(t, env, name, args...)
+	if got != code {
+		t.Fatalf("%s %v: exit code %d, want %d\n%s", name, args, got, code, out)
+	}
+
+	return out
+}
+
+// runs runs a command, and returns what it said and its exit code.
+func runs(t *testing.T, env []string, name string, args ...string) (said string, code int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // it hangs, however busy the machine is
 	defer cancel()
 	c := exec.CommandContext(ctx, name, args...)
@@ -41,11 +52,7 @@ func run(t *testing.T, code int, env []string, name string, args ...string) stri
 		t.Fatalf("%s %v: %v", name, args, err)
 	}
 
-	if got := c.ProcessState.ExitCode(); got != code {
-		t.Fatalf("%s %v: exit code %d, want %d\n%s", name, args, got, code, out)
-	}
-
-	return string(out)
+	return string(out), c.ProcessState.ExitCode()
 }
 
 // TestDemo runs the demo once for each fault and once for none: it fails by itself
@@ -67,8 +74,18 @@ func TestDemo(t *testing.T) {
 	}
 
 	t.Run("healthy", func(t *testing.T) {
-		if out := run(t, 0, nil, laggard, "demo", "--healthy", "--steps", "90", "--dir", t.TempDir()); !strings.Contains(out, "nobody is named") {
-			t.Fatalf("the demo said:\n%s", out)
+		for tries := 3; ; tries-- { // what else runs here may slow the wires for real: undecided, and nobody is named
+			out, code := runs(t, nil, laggard, "demo", "--healthy", "--steps", "90", "--dir", t.TempDir())
+			if code == 4 && tries > 1 {
+				t.Logf("the machine was busy:\n%s", out)
+				continue
+			}
+
+			if code != 0 || !strings.Contains(out, "right: nobody was slowed and nobody is named") {
+				t.Fatalf("the demo ended with %d and said:\n%s", code, out)
+			}
+
+			return
 		}
 	})
 }
