@@ -99,7 +99,7 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 		e.withoutWaits(s, whole, waited, logs)
 	}
 
-	if again && s == compute && e.inner.Again(c, v, logs, float32(e.cfg.MinEffect)) {
+	if again && s == compute && e.inner.FindHidden(c, v, logs, float32(e.cfg.MinEffect)) {
 		e.withoutWaits(s, whole, waited, logs)
 	}
 

@@ -170,9 +170,9 @@ func (in *Waits) Find(c *frame.Column, raw, e []float32, warm []uint8, least flo
 	return found
 }
 
-// Again marks those whose wait little work hid from Find: e is what is left of the step after
+// FindHidden marks those whose wait little work hid from Find: e is what is left of the step after
 // what is shared was removed.
-func (in *Waits) Again(c *frame.Column, raw, e []float32, least float32) (found bool) {
+func (in *Waits) FindHidden(c *frame.Column, raw, e []float32, least float32) (found bool) {
 	for r, x := range e {
 		if !(x > least) || in.Waited[r] {
 			continue
