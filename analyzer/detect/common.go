@@ -89,11 +89,15 @@ func (e *Engine) sudden(all []candidate) map[string]bool {
 // faster than its peers: no fault makes it so. (In a small job half a role may be the
 // slow rank and who waits for it.)
 func (e *Engine) standing(c *candidate) bool {
-	if c.main >= signals || c.onlyOwn() && e.layout.Stages > 1 {
-		return false // saves are compared one by one; in a pipeline own time alone has rules of its own
+	if c.main >= signals {
+		return false // saves are compared one by one
 	}
 
 	total := e.nodes()
+	if c.onlyOwn() && e.layout.Stages > 1 { // there own time alone has rules of its own
+		return total >= smallJob && 2*len(e.alike(e.tracks[own], c.row).always) >= total
+	}
+
 	k, always, together, ranks, mixed, more := total, total, total, e.n, total >= smallJob, 0.0
 	for s := range signals { // who waits in one signal does not in the other
 		if c.has[s] {

@@ -93,7 +93,11 @@ func (e *Engine) refresh() {
 	due, slow := e.analysed%threshold.EvaluateEvery == 0, false
 	for s := range signals {
 		t := e.tracks[s]
-		due = t.News() || due
+		for _, r := range t.Confirmed() {
+			due = true
+			e.relearnMates(s, int(r))
+		}
+
 		for r := range e.n {
 			if t.Degraded(r) && !t.Recovering(r) {
 				slow = true
@@ -134,6 +138,25 @@ func (e *Engine) refresh() {
 				e.cases[caseKey{s, c.row}] = f
 			}
 		}
+	}
+}
+
+// relearnMates lets those with whom row r shares its work forget the steps in which its slowness was
+// taken for work of theirs: they seemed the faster for it.
+func (e *Engine) relearnMates(s signal, r int) {
+	if s >= loading {
+		return
+	}
+
+	since := e.tracks[s].SinceAt(r)
+	for _, t := range e.tracks {
+		if !t.Healthy(r) {
+			since = min(since, t.SinceAt(r))
+		}
+	}
+
+	for _, p := range e.sharing[s].Mates(r) {
+		e.tracks[s].Unlearn(int(p), since)
 	}
 }
 

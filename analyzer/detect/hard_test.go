@@ -293,6 +293,11 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"mixed-hardware", 27644445}, // whose forward passes are longer than a mate's in lockstep began them earlier
 		{"curriculum", 27644550},     // forward passes that were long before do not say that own time is no wait
 		{"transients", 27644599},     // steps of noise before a transient do not make it a condition
+		{"mixed-hardware", 86028137}, // that its replica's other stages are newer is no little work
+		{"elastic", 27644568},
+		{"elastic", 86028133},
+		{"few-replicas", 173205172},   // the wild first steps tell little of how stages go together
+		{"mixed-hardware", 223606841}, // half of the nodes are as slow as they always were, in own time alone
 	} {
 		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
 		got := accused(v)

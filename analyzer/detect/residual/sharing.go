@@ -131,7 +131,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 			continue
 		}
 
-		work := s.slopes[g] * w
+		work := s.slopes[g] * (w - s.quicker(r))
 		if most := s.dev[r] + fastest*t.Noise(r); s.within == nil && !t.Degraded(r) && work > most {
 			work = most // nobody is faster than its work allows but by chance: the other stages are slow
 		}
@@ -141,6 +141,18 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 	}
 
 	return s.Used
+}
+
+// quicker is how much less than usual the other parts of r's work always take, as far as r itself
+// takes that much more than they: newer hardware, not less work. 0 or below.
+func (s *Sharing) quicker(r int) float32 {
+	g := s.role[r]
+	if s.within != nil || s.seen[r] == 0 || len(s.parts) < threshold.MedianPeers {
+		return 0
+	}
+
+	by := s.wmean[r] - min(0, s.mean[r]) + float32(surely*s.differs(int(g))/math.Sqrt(float64(s.seen[r])))
+	return min(0, by)
 }
 
 // deviate sets dev[r] to how far rank r is from what is usual in its role, less what
@@ -289,7 +301,7 @@ func (s *Sharing) others() {
 // so that a rank that is always slow teaches nothing, nor does one that got slow. An expert's load would be in that
 // centre; there no rank counts for more than usual ones.
 func (s *Sharing) learn(waited []bool, t known) {
-	keep := 1 - 1.0/threshold.Memory
+	keep := 1 - 1/min(threshold.Memory, max(youngMemory, float64(s.columns))) // the wild first steps are soon forgotten
 	for g := range s.sxy {
 		s.sxy[g] *= keep
 		s.sww[g] *= keep

@@ -19,9 +19,14 @@ const (
 	// (a logarithm) before settledColumns tell how far they spread.
 	usualDevs      = 3
 	mostDev        = 0.5
-	settledColumns = 16
+	settledColumns = 6
+	// youngMemory is the least length of exponential averages while a job is young, steps. It
+	// grows with the job: of seventy steps the wild first ones must not tell more than the others.
+	youngMemory = 8
 	// fastest times its noise is the most by which a rank is faster than its work tells.
 	fastest = 3
+	// surely times the error of its mean is how far a work must be below what is usual.
+	surely = 1
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
 )

@@ -126,9 +126,9 @@ func (t *Test) Start(r int) { t.warm[r] = warmUp }
 // LiftHalf lifts the suspicion of unit r half way.
 func (t *Test) LiftHalf(r int) { t.climb[r] = max(t.climb[r], suspectAt/2) }
 
-// News reports whether somebody was confirmed since it was asked last.
-func (t *Test) News() bool {
-	was := t.news
-	t.news = false
-	return was
+// Confirmed is the units that were confirmed in this step, once; valid until the next one.
+func (t *Test) Confirmed() []int32 {
+	units := t.confirmed
+	t.confirmed = t.confirmed[:0]
+	return units
 }

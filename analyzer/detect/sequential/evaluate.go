@@ -171,7 +171,7 @@ func (t *Test) evaluateSuspect(r int) {
 // a common one is asked of the whole job, when somebody is accused.
 func (t *Test) confirm(r int) {
 	t.phase[r] = degraded
-	t.news = true
+	t.confirmed = append(t.confirmed, int32(r))
 }
 
 // evaluateQuiet tests a unit that the CUSUM has not caught: the window, then the

@@ -79,7 +79,7 @@ type Test struct {
 	unsure        float64   // how much farther apart healthy units may be than those at hand
 	warming       bool      // most units are in their first steps
 	Left          []float32 // noise that is left in each unit for want of mates, set before a step
-	news          bool      // somebody was confirmed since this was cleared
+	confirmed     []int32   // units that were confirmed in this step, till somebody asks
 	Load          float64   // how much the load of units changes for long, and can't be told; set before a step
 	buf, buf2, hl []float32
 }
@@ -243,6 +243,7 @@ func (t *Test) Lately(r int) float32 {
 // whose turn it is, and tells end each episode that ended with it. leads are the units
 // whose single slow steps count; nil = all. e is not kept.
 func (t *Test) Observe(e []float32, leads []bool, label int64, end func(Episode)) {
+	t.confirmed = t.confirmed[:0]
 	t.follow(e, leads, label, end)
 	for r := range t.n {
 		t.evaluate(r)
