@@ -77,6 +77,13 @@ func TestLinks_GroupsThatOnlyWindowsShow(t *testing.T) {
 		"short, no link":  {steps: 30, slow: func(int, int) float64 { return 1 }, nodes: spread},
 		"all of them":     {slow: func(_, s int) float64 { return map[bool]float64{true: 6, false: 1}[s >= 64] }, nodes: spread},
 		"passing":         {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64 && s < 96] }, nodes: spread},
+		"congested now and then": {slow: func(g, s int) float64 { // the mean of a window differs by a third
+			if g == 2 && s >= 128 {
+				return 2.2
+			}
+
+			return math.Exp(0.35 * rand.New(rand.NewPCG(uint64(g), uint64(s/16))).NormFloat64())
+		}, nodes: spread},
 		"on one node": {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 3 && s >= 64] },
 			nodes: func(r int) string { return nodeName(r / 4) }, want: []string{"g3"}, node: nodeName(3)},
 	} {

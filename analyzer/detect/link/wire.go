@@ -41,6 +41,7 @@ type wire struct {
 	Quickest      float64   // log seconds of the newest window's quickest call, NaN unknown
 	Base          float64
 	BaseN         int
+	Noise         float64 // mean distance of a window from Base in health
 	Passes        int
 	Well          int // steps since it was slow
 	Doubt         int // steps of doubtful windows
@@ -58,6 +59,9 @@ const (
 	wireWindows = 2
 	// wireSteps must lie in them, and in those that end what was slow.
 	wireSteps = 8
+	// wireSigmas of its windows' noise a wire is above its own past: congestion is in the mean of a
+	// window, and may be in several.
+	wireSigmas = 3
 	// wireQuickest times an equal's quickest call: what busy processors add to calls is hardly in the
 	// quickest one of a window, while a wire that is slow is so in every call.
 	wireQuickest = 3
@@ -138,6 +142,10 @@ func (w *wires) judge(d *due) {
 
 	mates := w.mates(x)
 	if x.BaseN >= wireBase {
+		if cur-d.ref < wireSigmas*math.Sqrt(math.Pi/2)*x.Noise { // Gaussian: the mean distance is sqrt(2/pi) of sigma
+			return
+		}
+
 		rise := rises(mates)
 		d.slow = len(rise) == 0 || cur-d.ref-robust.Median64(rise) >= least/2
 		return
@@ -205,6 +213,10 @@ func (x *wire) well(cur float64) {
 	x.Slow = false
 	x.BaseN = min(x.BaseN+1, 4*wireBase)
 	move := (cur - x.Base) / float64(x.BaseN)
+	if x.BaseN > 1 {
+		x.Noise += (math.Abs(cur-x.Base) - x.Noise) / float64(x.BaseN-1)
+	}
+
 	if x.BaseN > wireBase {
 		move = max(-linkDrift, min(move, linkDrift))
 	}
