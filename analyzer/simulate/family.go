@@ -271,7 +271,7 @@ func (d *draw) light() {
 	switch turn {
 	case 8, 10:
 		d.loader()
-	case 9, 11:
+	case 9, 11, 13:
 		d.saver()
 	default:
 		d.comparable()

@@ -161,10 +161,11 @@ func (e *effect) accuse(j *job, k int, t *Truth, c Culprit) {
 const enoughPast = 20
 
 // undecidable reports whether nobody can name the culprit from what is recorded: it
-// has one peer at most and hardly a past, or it shows in no range.
+// has one peer at most and hardly a past, or it shows in no range, or ranks of other nodes
+// wait for it inside their forward passes and nothing tells waiting from working.
 func (j *job) undecidable(e *effect) bool {
 	computes := e.Kind == Compute || e.Kind == Backward || e.Kind == Host
-	if c := &j.cfg.Record; computes && c.Enqueued && j.off[record.Communication] {
+	if computes && j.off[record.Communication] && (j.cfg.Record.Enqueued || j.metAcross(e.ranks)) {
 		return true
 	}
 
@@ -188,6 +189,22 @@ func (j *job) undecidable(e *effect) bool {
 	}
 
 	return true
+}
+
+// metAcross reports whether ranks of other nodes wait for those in every forward pass, as long
+// as they take. Context and expert groups meet in its first part.
+func (j *job) metAcross(ranks []int) bool {
+	inner := []int{dimTP, dimCP, dimEP}
+	if j.lay.shape.TP > 1 && j.cfg.Model.TPSyncs > 1 {
+		inner = inner[:1]
+	}
+
+	return slices.ContainsFunc(ranks, func(i int) bool {
+		return slices.ContainsFunc(inner, func(dim int) bool {
+			g := j.lay.at[i].groups[dim]
+			return g >= 0 && j.lay.groups[g].wide
+		})
+	})
 }
 
 // ranksOf returns the ranks of a group, none for one that is gone.
