@@ -29,20 +29,17 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 
 	for _, at := range a.o.Listen {
-		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.switches.board.Register) })
+		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.board.Register) })
 	}
 
 	if a.o.SwitchServer != (endpoint.Address{}) {
-		follower := &switchboard.Subscriber{
-			Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Set: a.switches.follow(a.switches.named),
-			Recorders: func() []trace.Recorder { return a.switches.recorders(a.switches.named) },
-			Node:      a.o.Node, Logger: a.o.Logger,
-		}
+		follower := &switchboard.Subscriber{Board: a.board, Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Logger: a.o.Logger}
 		g.Go(func() error { return follower.Run(ctx) })
 	}
 
 	if a.o.SwitchFile != "" {
-		file := &trace.Follower{Path: a.o.SwitchFile, Set: a.switches.follow(""), Logger: a.o.Logger}
+		everyJob := func(s trace.State) error { return a.board.Follow("", s) }
+		file := &trace.Follower{Path: a.o.SwitchFile, Set: everyJob, Logger: a.o.Logger}
 		g.Go(func() error { return file.Run(ctx) })
 	}
 
