@@ -12,20 +12,18 @@ import (
 	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
-	"github.com/laggard-dev/laggard/writer/agent/probes"
 )
 
 // serve answers HTTP and gRPC until ctx ends.
 func (a *agent) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if a.o.Metrics != "" {
-		l, err := probes.Listen(a.o.Metrics)
+		l, err := ListenProbes(a.o.Metrics, a.o.Logger)
 		if err != nil {
 			return err
 		}
 
-		a.o.Logger.Info("serving metrics", "address", l.Addr().String())
-		g.Go(func() error { return probes.Serve(ctx, l, a.handler()) })
+		g.Go(func() error { return ServeProbes(ctx, l, a.handler()) })
 	}
 
 	for _, at := range a.o.Listen {
