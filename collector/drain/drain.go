@@ -177,6 +177,7 @@ func New(o Options) (*Drain, error) {
 	return &Drain{
 		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), claims: make(map[home]time.Time), job: o.Job,
+		stats: Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
 	}, nil
 }
 
