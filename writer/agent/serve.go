@@ -46,7 +46,7 @@ func (a *agent) serve(ctx context.Context) error {
 
 func (a *agent) handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&metrics{a})
+	registry.MustRegister(prometheus.CollectorFunc(a.metrics))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
