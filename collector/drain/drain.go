@@ -134,7 +134,7 @@ type Drain struct {
 	orders  int64              // of processes
 	claims  map[home]time.Time // when it was said that two living processes claim a rank
 	buf     []byte             // slots of one pass
-	runs    []run
+	copied  []*laneState       // the rings that they are of
 	rec     record.Record
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
