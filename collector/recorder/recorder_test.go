@@ -39,7 +39,7 @@ func collect(t testing.TB, r *recorder.Recorder, run string) *ringtest.Memory {
 	t.Helper()
 	r.Close()
 	w := &ringtest.Memory{}
-	d, err := drain.New(drain.Options{RunDir: run, Job: "j", Open: func(m record.Meta) (drain.Writer, error) {
+	d, err := drain.New(drain.Options{RunDir: run, Open: func(m record.Meta) (drain.Writer, error) {
 		w.Meta = m
 		return w, nil
 	}})

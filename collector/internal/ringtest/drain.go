@@ -24,7 +24,7 @@ type Drain struct {
 func NewDrain(t testing.TB, run string) *Drain {
 	t.Helper()
 	c := &Drain{Writers: make(map[record.ID]*Memory), run: run}
-	d, err := drain.New(drain.Options{RunDir: run, Job: "default", Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
+	d, err := drain.New(drain.Options{RunDir: run, Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
 		w := c.Writers[m.Incarnation]
 		if w == nil {
 			w = &Memory{Meta: m}
