@@ -65,7 +65,9 @@ func (p *process) waiting() (n int, err error) {
 	return n, nil
 }
 
-// gather copies slots out of every ring that has some: so many rings are waiting.
+// gather copies slots out of every ring that has some: so many rings are waiting. Each
+// gets the same share of passSlots, so that a ring that fills up does not hold up the
+// others; what is left of it comes in the next round.
 func (p *process) gather(waiting int, now time.Time) error {
 	d := p.d
 	d.copied = d.copied[:0]

@@ -80,9 +80,11 @@ const (
 	// halfMade is the age at which a folder that was never finished is removed: its
 	// recorder was killed, making one takes milliseconds.
 	halfMade = 10 * time.Second
-	// rounds bounds how often a pass comes back to one process.
+	// rounds bounds how often a pass comes back to one process: its rings may fill as fast
+	// as they are drained, and the others wait for their turn.
 	rounds = 8
-	// rush is the pause between passes when a ring is filling up.
+	// rush is the pause between passes when a ring is filling up, and after a hint that
+	// folders came: those of one job come together.
 	rush = 10 * time.Millisecond
 )
 

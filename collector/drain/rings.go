@@ -16,8 +16,8 @@ const slotBytes = 64
 // ringState is one ring file and how far it was drained.
 type ringState struct {
 	reader   *ring.Reader
-	resumed  bool
-	counters ring.Counters
+	resumed  bool          // the cursors are known; the tails are not moved before
+	counters ring.Counters // as of the last look
 	lanes    [2]laneState
 }
 
@@ -87,7 +87,9 @@ func (p *process) findRings() error {
 }
 
 // resume finds where the draining goes on: after what is on disk, after what was
-// counted as corrupt, and not before the tail, which covers what has aged.
+// counted as corrupt, and not before the tail, which covers what has aged: segments that
+// were deleted say nothing of their records any more. A ring is resumed once. Later only
+// this drain moves the cursor.
 func (r *ringState) resume(next map[uint32]uint64, n *note) {
 	if r.resumed {
 		return

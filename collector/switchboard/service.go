@@ -122,8 +122,10 @@ func (b *Board) SubscribeDataTraceSwitch(r *tracepb.ProfilingClientInfo, out grp
 	}
 }
 
+// noJob is the gRPC error for a job that is not known: callers try again after it.
 func noJob(name string) error { return status.Errorf(codes.NotFound, "job %q: %v", name, errNoJob) }
 
+// answerOf is the answer to who asks for a switch, and what subscribers are sent.
 func answerOf(s trace.State) *tracepb.DataStatusRes {
 	return &tracepb.DataStatusRes{Code: OK, Message: s.String(), ProfilingSwitch: Switch(s.Words())}
 }
@@ -135,6 +137,8 @@ func Switch(w trace.Words) *tracepb.ProfilingSwitch {
 	}
 }
 
+// wordsOf takes the five words out of a message; a missing one is "", which Words.State
+// refuses.
 func wordsOf(p *tracepb.ProfilingSwitch) trace.Words {
 	return trace.Words{
 		CommunicationOperator: p.GetCommunicationOperator(), Step: p.GetStep(), SaveCheckpoint: p.GetSaveCheckpoint(),

@@ -89,6 +89,7 @@ func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
 	return errors.Join(errs...)
 }
 
+// one calls do for a folder, unless its process is gone.
 func one(runDir, name string, do func(*ring.Folder, ring.Status) error) error {
 	f, err := ring.OpenFolder(runDir, name)
 	if err != nil {

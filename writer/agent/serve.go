@@ -26,6 +26,7 @@ func (a *agent) serve(ctx context.Context) error {
 		g.Go(func() error { return ServeProbes(ctx, l, a.handler()) })
 	}
 
+	// A TCP port that is taken ends the agent; a Unix socket is tried again (endpoint.Serve).
 	for _, at := range a.o.Listen {
 		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.board.Register) })
 	}
@@ -44,6 +45,8 @@ func (a *agent) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
+// handler answers /metrics, /healthz, which says that the process runs, and /readyz, which
+// says what keeps it from its work: in all, and of each part under its name.
 func (a *agent) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.CollectorFunc(a.metrics))
