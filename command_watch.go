@@ -20,7 +20,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
-	"github.com/laggard-dev/laggard/writer/agent/probes"
+	"github.com/laggard-dev/laggard/writer/agent"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -194,18 +194,17 @@ func (w *observation) observe(o watch.Observer) {
 func (w *observation) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if w.o.metrics != "" {
-		l, err := probes.Listen(w.o.metrics)
+		l, err := agent.ListenProbes(w.o.metrics, w.log)
 		if err != nil {
 			return err
 		}
 
-		w.log.Info("serving metrics", "address", l.Addr().String())
 		m := metrics.Watcher{Status: w.watcher.Status}
 		if w.depth != nil {
 			m.Deep = w.depth.Places
 		}
 
-		g.Go(func() error { return probes.Serve(ctx, l, m.Handler()) })
+		g.Go(func() error { return agent.ServeProbes(ctx, l, m.Handler()) })
 	}
 
 	if w.source.Missing() {

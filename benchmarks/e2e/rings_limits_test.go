@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,7 +19,7 @@ import (
 
 	"github.com/laggard-dev/laggard/collector/recorder"
 	"github.com/laggard-dev/laggard/schemas/record"
-	"github.com/laggard-dev/laggard/writer/agent/probes"
+	"github.com/laggard-dev/laggard/writer/agent"
 )
 
 // manyRings makes the test binary a trainer whose threads record so many ranges each, in
@@ -231,7 +232,7 @@ func serveExhausted() error {
 		return err
 	}
 
-	l, err := probes.Listen("127.0.0.1:0")
+	l, err := agent.ListenProbes("127.0.0.1:0", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func serveExhausted() error {
 		io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	return probes.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+	return agent.ServeProbes(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 }
 
 // TestHealthWithoutDescriptors: the health endpoints answer again and again in a process

@@ -9,16 +9,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// run is the copied part of one ring in a pass.
-type run struct {
-	r     *ringState
-	lane  ring.Lane
-	buf   []byte
-	slot  ring.Slot
-	end   int64
-	short bool // more of this ring was there than we copied
-}
-
 // copy takes what the rings hold, at most passSlots, in order of the ranges'
 // ends, and moves the tails once it is flushed.
 func (p *process) copy(now time.Time) (records int, more bool, err error) {
@@ -60,11 +50,11 @@ func (p *process) waiting() (n int, err error) {
 	p.full = false
 	for _, r := range p.rings {
 		for i := range r.lanes {
-			if err := p.overrun(r, ring.Lane(i)); err != nil {
+			l := &r.lanes[i]
+			if err := p.overrun(l); err != nil {
 				return 0, err
 			}
 
-			l := &r.lanes[i]
 			if l.head > l.cursor {
 				n++
 				p.full = p.full || (l.head-l.cursor)*4 > uint64(r.reader.Slots[i])
@@ -75,10 +65,12 @@ func (p *process) waiting() (n int, err error) {
 	return n, nil
 }
 
-// gather copies slots out of every ring that has some: so many rings are waiting.
+// gather copies slots out of every ring that has some: so many rings are waiting. Each
+// gets the same share of passSlots, so that a ring that fills up does not hold up the
+// others; what is left of it comes in the next round.
 func (p *process) gather(waiting int, now time.Time) error {
 	d := p.d
-	d.runs = d.runs[:0]
+	d.copied = d.copied[:0]
 	buf, share := d.buf, uint64(passSlots/waiting)
 	for _, r := range p.rings {
 		for i := range r.lanes {
@@ -88,19 +80,19 @@ func (p *process) gather(waiting int, now time.Time) error {
 			}
 
 			n := min(l.head-l.cursor, share)
-			q := run{r: r, lane: ring.Lane(i), buf: buf[:n*slotBytes], short: n < l.head-l.cursor}
+			l.buf, l.short = buf[:n*slotBytes], n < l.head-l.cursor
 			buf = buf[n*slotBytes:]
-			if err := r.reader.Copy(q.lane, l.cursor, q.buf); err != nil {
+			if err := r.reader.Copy(l.lane, l.cursor, l.buf); err != nil {
 				return p.lostRing(r, err)
 			}
 
-			ok, err := p.look(&q, now)
+			ok, err := p.look(l, now)
 			if err != nil {
 				return err
 			}
 
 			if ok {
-				d.runs = append(d.runs, q)
+				d.copied = append(d.copied, l)
 			}
 		}
 	}
@@ -108,32 +100,31 @@ func (p *process) gather(waiting int, now time.Time) error {
 	return nil
 }
 
-// look decodes the next slot of a run. False: the run is over for this pass.
-func (p *process) look(q *run, now time.Time) (bool, error) {
-	l := &q.r.lanes[q.lane]
-	for len(q.buf) > 0 {
-		good := q.slot.Decode(q.buf, l.cursor, q.r.reader.Checksum())
-		if good && p.named(&q.slot) {
-			q.end = end(&q.slot)
+// look decodes the next slot that was copied of a ring. False: there is none for this pass.
+func (p *process) look(l *laneState, now time.Time) (bool, error) {
+	for len(l.buf) > 0 {
+		good := l.slot.Decode(l.buf, l.cursor, l.of.reader.Checksum())
+		if good && p.named(&l.slot) {
+			l.end = end(&l.slot)
 			return true, nil
 		}
 
-		if wait, err := p.wait(q, now); wait || err != nil {
-			q.short = false
+		if wait, err := p.wait(l, now); wait || err != nil {
+			l.short = false
 			return false, err
 		}
 
 		if good { // a string that nobody will write any more: "" stands for it
-			q.end = end(&q.slot)
+			l.end = end(&l.slot)
 			return true, nil
 		}
 
-		n := p.spoilt(q)
-		if err := p.skip(q.r, q.lane, n); err != nil {
+		n := l.spoilt()
+		if err := p.skip(l, n); err != nil {
 			return false, err
 		}
 
-		q.buf = q.buf[n*slotBytes:]
+		l.buf = l.buf[n*slotBytes:]
 	}
 
 	return false, nil
@@ -141,11 +132,10 @@ func (p *process) look(q *run, now time.Time) (bool, error) {
 
 // wait reports whether to look at a slot again in the next pass: it could be
 // that its stores are not seen yet, or that the head was read too large.
-func (p *process) wait(q *run, now time.Time) (bool, error) {
-	l := &q.r.lanes[q.lane]
-	head, err := q.r.reader.Head(q.lane)
+func (p *process) wait(l *laneState, now time.Time) (bool, error) {
+	head, err := l.of.reader.Head(l.lane)
 	if err != nil {
-		return true, p.lostRing(q.r, err)
+		return true, p.lostRing(l.of, err)
 	}
 
 	if head <= l.cursor {
@@ -163,12 +153,11 @@ func (p *process) wait(q *run, now time.Time) (bool, error) {
 	return now.Sub(l.stuckAt) < patience, nil
 }
 
-// spoilt returns how many slots from the start of the run on are wrong.
-func (p *process) spoilt(q *run) uint64 {
-	l := &q.r.lanes[q.lane]
+// spoilt returns how many slots from the start of what was copied on are wrong.
+func (l *laneState) spoilt() uint64 {
 	var s ring.Slot
 	n := uint64(1)
-	for n < uint64(len(q.buf)/slotBytes) && !s.Decode(q.buf[n*slotBytes:], l.cursor+n, q.r.reader.Checksum()) {
+	for n < uint64(len(l.buf)/slotBytes) && !s.Decode(l.buf[n*slotBytes:], l.cursor+n, l.of.reader.Checksum()) {
 		n++
 	}
 
@@ -177,25 +166,23 @@ func (p *process) spoilt(q *run) uint64 {
 
 // overrun counts slots that were overwritten before we took them: no recorder
 // that goes by the tail does that.
-func (p *process) overrun(r *ringState, i ring.Lane) error {
-	l := &r.lanes[i]
-	slots := uint64(r.reader.Slots[i])
-	if !r.resumed || l.head <= l.cursor || l.head-l.cursor <= slots {
+func (p *process) overrun(l *laneState) error {
+	slots := uint64(l.of.reader.Slots[l.lane])
+	if !l.of.resumed || l.head <= l.cursor || l.head-l.cursor <= slots {
 		return nil
 	}
 
-	return p.skip(r, i, l.head-slots-l.cursor)
+	return p.skip(l, l.head-slots-l.cursor)
 }
 
 // skip counts n slots from the cursor on as corrupt and goes on after them. What
 // was accepted before them is flushed first.
-func (p *process) skip(r *ringState, i ring.Lane, n uint64) error {
+func (p *process) skip(l *laneState, n uint64) error {
 	p.unsaid = true
 	if err := p.settle(); err != nil {
 		return err
 	}
 
-	l := &r.lanes[i]
 	loss := record.Loss{Ring: l.number, Reason: record.Corrupt, Count: n}
 	next := pending{Key: skipKey(l.number), Value: l.cursor + n, Count: n}
 	if err := p.write(next, loss.AppendLine(nil)); err != nil {
@@ -214,38 +201,37 @@ func (p *process) named(s *ring.Slot) bool {
 	return a && b
 }
 
-// merge appends the runs' records in order of their ends. Each ring's stay in
-// their own order. When a run that was copied only in part is used up the rest
-// waits for it.
+// merge appends the records of all rings in order of their ends. Each ring's stay in
+// their own order. When what was copied of a longer ring is used up the rest waits
+// for it.
 func (p *process) merge(now time.Time) (records int, more bool, err error) {
-	d := p.d
-	runs := d.runs
-	for len(runs) > 0 {
+	rings := p.d.copied
+	for len(rings) > 0 {
 		best, second := 0, int64(math.MaxInt64)
-		for i := 1; i < len(runs); i++ {
-			switch e := runs[i].end; {
-			case e < runs[best].end:
-				best, second = i, runs[best].end
+		for i := 1; i < len(rings); i++ {
+			switch e := rings[i].end; {
+			case e < rings[best].end:
+				best, second = i, rings[best].end
 			case e < second:
 				second = e
 			}
 		}
 
-		q := &runs[best]
-		for ok := true; ok && q.end <= second; {
-			if err := p.accept(q); err != nil {
+		l := rings[best]
+		for ok := true; ok && l.end <= second; {
+			if err := p.accept(l); err != nil {
 				return records, false, err
 			}
 
 			records++
-			q.buf = q.buf[slotBytes:]
-			if ok, err = p.look(q, now); err != nil {
+			l.buf = l.buf[slotBytes:]
+			if ok, err = p.look(l, now); err != nil {
 				return records, false, err
-			} else if !ok && q.short {
+			} else if !ok && l.short {
 				return records, true, nil
 			} else if !ok {
-				runs[best] = runs[len(runs)-1]
-				runs = runs[:len(runs)-1]
+				rings[best] = rings[len(rings)-1]
+				rings = rings[:len(rings)-1]
 			}
 		}
 	}
@@ -253,11 +239,10 @@ func (p *process) merge(now time.Time) (records int, more bool, err error) {
 	return records, false, nil
 }
 
-// accept gives the run's record to the Writer.
-func (p *process) accept(q *run) error {
-	l := &q.r.lanes[q.lane]
+// accept gives a ring's next record to the Writer.
+func (p *process) accept(l *laneState) error {
 	rec := &p.d.rec
-	p.translate(rec, &q.slot, q.r.counters.Thread)
+	p.translate(rec, &l.slot, l.of.counters.Thread)
 	rec.Ring, rec.Seq = l.number, l.cursor
 	p.unsaid = true
 	err := p.w.AppendRecord(rec)
@@ -269,12 +254,12 @@ func (p *process) accept(q *run) error {
 		}
 
 		if err = p.w.AppendRecord(rec); err != nil { // this record, not the disk
-			return p.skip(q.r, q.lane, 1)
+			return p.skip(l, 1)
 		}
 	}
 
 	l.cursor++
-	p.sign = max(p.sign, q.end)
-	p.d.drained(rec.Kind, q.end)
+	p.sign = max(p.sign, l.end)
+	p.d.drained(rec.Kind, l.end)
 	return nil
 }

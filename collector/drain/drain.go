@@ -63,7 +63,7 @@ const (
 	// long to be seen.
 	patience = time.Second
 	// anonymous is how long a process without an identity is waited for before
-	// its ranges go where Options.Job says, as rank 0.
+	// its ranges go to the job of those that name none (jobOf), as rank 0.
 	anonymous = 10 * time.Second
 	// reopen is the pause after a Writer could not be opened.
 	reopen = time.Second
@@ -80,9 +80,11 @@ const (
 	// halfMade is the age at which a folder that was never finished is removed: its
 	// recorder was killed, making one takes milliseconds.
 	halfMade = 10 * time.Second
-	// rounds bounds how often a pass comes back to one process.
+	// rounds bounds how often a pass comes back to one process: its rings may fill as fast
+	// as they are drained, and the others wait for their turn.
 	rounds = 8
-	// rush is the pause between passes when a ring is filling up.
+	// rush is the pause between passes when a ring is filling up, and after a hint that
+	// folders came: those of one job come together.
 	rush = 10 * time.Millisecond
 )
 
@@ -93,9 +95,9 @@ type Options struct {
 	// Open returns the Writer of an incarnation, in the directory of its job and
 	// rank. Job is one path component. It is called again after an error.
 	Open func(record.Meta) (Writer, error)
-	// Job, Node and Pod fill what an identity leaves empty. Without a Job it is
-	// default_task_id_<unix seconds of the first process seen>.
-	Job, Node, Pod string
+	// Node and Pod fill what an identity leaves empty. Its job is then default_task_id_<unix
+	// seconds of the first process without one>.
+	Node, Pod string
 	// Wanted, when it is set and returns true, is what a recorder of a job is told to
 	// record, once: bits of the switch word. Who tells it otherwise later is not
 	// overruled.
@@ -134,7 +136,7 @@ type Drain struct {
 	orders  int64              // of processes
 	claims  map[home]time.Time // when it was said that two living processes claim a rank
 	buf     []byte             // slots of one pass
-	runs    []run
+	copied  []*laneState       // the rings that they are of
 	rec     record.Record
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
@@ -143,7 +145,7 @@ type Drain struct {
 	mu        sync.Mutex // guards what follows
 	processes map[string]*process
 	seen      int
-	job       string
+	job       string // of processes that name none, "" until there was one
 	stats     Stats
 	passedAt  time.Time
 	trouble   error // what Ready says of the folders
@@ -176,7 +178,8 @@ func New(o Options) (*Drain, error) {
 
 	return &Drain{
 		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
-		processes: make(map[string]*process), claims: make(map[home]time.Time), job: o.Job,
+		processes: make(map[string]*process), claims: make(map[home]time.Time),
+		stats: Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
 	}, nil
 }
 

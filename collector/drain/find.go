@@ -305,13 +305,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 		return nil
 	}
 
-	d.count(func(s *Stats) {
-		if s.Refused == nil {
-			s.Refused = make(map[string]uint64)
-		}
-
-		s.Refused[reason]++
-	})
+	d.count(func(s *Stats) { s.Refused[reason]++ })
 	return cause
 }
 

@@ -40,6 +40,7 @@ func (d *Drain) look(now time.Time) {
 		return
 	}
 
+	// One line a user, however many folders he has.
 	type about struct {
 		waiting, unreadable int
 		longest             time.Duration

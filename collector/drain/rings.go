@@ -16,19 +16,28 @@ const slotBytes = 64
 // ringState is one ring file and how far it was drained.
 type ringState struct {
 	reader   *ring.Reader
-	resumed  bool
-	counters ring.Counters
+	resumed  bool          // the cursors are known; the tails are not moved before
+	counters ring.Counters // as of the last look
 	lanes    [2]laneState
 }
 
-// laneState is one of the two rings of a file.
+// laneState is one of the two rings of a file: how far it was drained, and what a pass has
+// copied of it and not given to the Writer yet.
 type laneState struct {
-	number  uint32
+	of     *ringState
+	lane   ring.Lane
+	number uint32 // as records name it
+
 	head    uint64
 	cursor  uint64 // next slot to take
 	tail    uint64 // what stands in the header
 	stuck   uint64 // slot that was wrong or lacked a string, plus one
 	stuckAt time.Time
+
+	buf   []byte    // slots, from cursor on
+	slot  ring.Slot // the first of them
+	end   int64     // of its range
+	short bool      // more was there than was copied
 }
 
 // findRings opens the ring files that are new.
@@ -63,8 +72,8 @@ func (p *process) findRings() error {
 		}
 
 		s := &ringState{reader: r}
-		for l := range s.lanes {
-			s.lanes[l].number = ring.Number(n, ring.Lane(l))
+		for i := range s.lanes {
+			s.lanes[i] = laneState{of: s, lane: ring.Lane(i), number: ring.Number(n, ring.Lane(i))}
 		}
 
 		if p.w != nil {
@@ -78,7 +87,9 @@ func (p *process) findRings() error {
 }
 
 // resume finds where the draining goes on: after what is on disk, after what was
-// counted as corrupt, and not before the tail, which covers what has aged.
+// counted as corrupt, and not before the tail, which covers what has aged: segments that
+// were deleted say nothing of their records any more. A ring is resumed once. Later only
+// this drain moves the cursor.
 func (r *ringState) resume(next map[uint32]uint64, n *note) {
 	if r.resumed {
 		return

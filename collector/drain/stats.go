@@ -53,11 +53,5 @@ func (d *Drain) drained(k record.Kind, end int64) {
 }
 
 func (d *Drain) lose(reason string, n uint64) {
-	d.count(func(s *Stats) {
-		if s.Dropped == nil {
-			s.Dropped = make(map[string]uint64)
-		}
-
-		s.Dropped[reason] += n
-	})
+	d.count(func(s *Stats) { s.Dropped[reason] += n })
 }

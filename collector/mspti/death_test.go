@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -50,7 +49,7 @@ func TestHang(t *testing.T) {
 	}
 
 	before := time.Now().UnixNano()
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	for deadline := time.Now().Add(3 * time.Minute); openRanges(t, run) < 2; {
 		if _, err := c.Pass(); err != nil {
 			t.Fatal(err)
@@ -95,7 +94,7 @@ func TestKill(t *testing.T) {
 			t.Fatal(got)
 		}
 
-		c := draintest.New(t, run)
+		c := ringtest.NewDrain(t, run)
 		timer := time.NewTimer(time.Duration(3000+i*237) * time.Millisecond)
 		for waiting := true; waiting; {
 			select {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -32,7 +31,7 @@ func flood(t *testing.T, program string, ranges uint64, env []string) {
 	cmd := command(t, run, program, "flood", strconv.FormatUint(ranges, 10), "1000")
 	cmd.Env = append(cmd.Env, env...)
 	k := talkTo(t, cmd)
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	done := make(chan string, 1)
 	go func() {
 		s, _ := k.out.ReadString('\n')
@@ -87,14 +86,14 @@ func TestPoolIsExhausted(t *testing.T) {
 	run := ringtest.Shared(t)
 	cmd := command(t, run, "trainer-sanitized", "flood", "200000", "100000")
 	cmd.Env = append(cmd.Env, "STANDIN_FULL=500", "LAGGARD_MSPTI_BUFFERS=2")
-	out, said := draintest.Runs(t, cmd)
+	out, said := ringtest.Runs(t, cmd)
 	r := report(t, out)
 	if r.Dropped == 0 || r.DroppedBuffers == 0 || r.Waits != 0 || !strings.Contains(said, "all buffers were full") {
 		t.Errorf("report %+v, said %q", r, said)
 	}
 
 	var told uint64
-	for _, x := range draintest.New(t, run).Finish(t).Only(t).Records {
+	for _, x := range ringtest.NewDrain(t, run).Finish(t).Only(t).Records {
 		if x.Name == "mspti.dropped" {
 			told += uint64(x.Bytes)
 		}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/mspti"
 	"github.com/laggard-dev/laggard/collector/native"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -138,7 +138,7 @@ func command(t testing.TB, run, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir := build(t)
 	cmd := exec.Command(filepath.Join(dir, program), args...)
-	cmd.Env = append(draintest.Environ(run), "LAGGARD_MSPTI=on", "LD_LIBRARY_PATH="+dir)
+	cmd.Env = append(ringtest.Environ(run), "LAGGARD_MSPTI=on", "LD_LIBRARY_PATH="+dir)
 	switch program {
 	case "trainer":
 		cmd.Env = append(cmd.Env, "LD_PRELOAD="+filepath.Join(dir, "libmspti.so")+":"+filepath.Join(dir, mspti.Library))

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/mspti"
 	"github.com/laggard-dev/laggard/collector/trace"
@@ -140,7 +139,7 @@ func TestFollowsTheSwitch(t *testing.T) {
 	}
 
 	k.end()
-	w := draintest.New(t, run).Finish(t).Only(t)
+	w := ringtest.NewDrain(t, run).Finish(t).Only(t)
 	n := words(w.Records)
 	// Each of five switches may have come between a range's begin and end.
 	if got := n["Step"] + n["Communication"] + int(w.Lost()); n["Step"] == 0 || n["Communication"] == 0 || got > k.taken[0]+k.taken[1] || got < k.taken[0]+k.taken[1]-5 {
@@ -183,7 +182,7 @@ func TestAnotherSubscriber(t *testing.T) {
 		t.Errorf("refused %d times, said %q", c.Multiple, k.said())
 	}
 
-	if w := draintest.New(t, run).Finish(t).Only(t); words(w.Records)["Step"] == 0 {
+	if w := ringtest.NewDrain(t, run).Finish(t).Only(t); words(w.Records)["Step"] == 0 {
 		t.Errorf("records %v", words(w.Records))
 	}
 }
@@ -221,7 +220,7 @@ func TestMissingSymbols(t *testing.T) {
 				cmd.Env = append(cmd.Env, "STANDIN_FULL=8")
 			}
 
-			_, said := draintest.Runs(t, cmd)
+			_, said := ringtest.Runs(t, cmd)
 			if want == nil { // it may have ended before it looked
 				if left, _ := os.ReadDir(run); len(left) > 1 || strings.Count(said, "\n") > 2 {
 					t.Errorf("said %q, left %v", said, left)
@@ -234,7 +233,7 @@ func TestMissingSymbols(t *testing.T) {
 				t.Errorf("said %q", said)
 			}
 
-			got := took(draintest.New(t, run).Finish(t).Only(t))
+			got := took(ringtest.NewDrain(t, run).Finish(t).Only(t))
 			if len(want) == 0 && got["DataLoader"] < 7 { // what is in the last buffers never comes
 				t.Errorf("records %v", got)
 			} else if len(want) > 0 && !maps.Equal(got, want) {
@@ -251,8 +250,8 @@ func TestUnknownKinds(t *testing.T) {
 		run := ringtest.Shared(t)
 		cmd := command(t, run, "trainer-sanitized", "train", "20", "2")
 		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1")
-		draintest.Runs(t, cmd)
-		got := took(draintest.New(t, run).Finish(t).Only(t))
+		ringtest.Runs(t, cmd)
+		got := took(ringtest.NewDrain(t, run).Finish(t).Only(t))
 		if got["after the stranger"] == 0 {
 			t.Errorf("records %v", got)
 		}
@@ -270,8 +269,8 @@ func TestUnknownKinds(t *testing.T) {
 
 		cmd := command(t, run, "trainer", "train", "20", "2")
 		cmd.Env = append(cmd.Env, "STANDIN_STRANGE=1", "LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+lib+"/libmspti.so:"+dir+"/"+mspti.Library)
-		draintest.Runs(t, cmd)
-		if got, want := took(draintest.New(t, run).Finish(t).Only(t)), expected(20, 2); !maps.Equal(got, want) {
+		ringtest.Runs(t, cmd)
+		if got, want := took(ringtest.NewDrain(t, run).Finish(t).Only(t)), expected(20, 2); !maps.Equal(got, want) {
 			t.Errorf("records %v, want %v", got, want)
 		}
 	})
@@ -281,13 +280,13 @@ func TestUnknownKinds(t *testing.T) {
 func TestFork(t *testing.T) {
 	for _, program := range []string{"trainer", "trainer-sanitized"} {
 		run := ringtest.Shared(t)
-		out, said := draintest.Runs(t, command(t, run, program, "fork", "0", "3"))
+		out, said := ringtest.Runs(t, command(t, run, program, "fork", "0", "3"))
 		if !strings.HasPrefix(out, "0\n") || said != "" {
 			t.Errorf("child left with %q, said %q", out, said)
 		}
 
 		steps := make(map[int64]int)
-		for _, r := range draintest.New(t, run).Finish(t).Only(t).Records {
+		for _, r := range ringtest.NewDrain(t, run).Finish(t).Only(t).Records {
 			if r.Kind == record.Step {
 				steps[r.Step]++
 			}
@@ -311,7 +310,7 @@ func TestSignalsAreTheTrainers(t *testing.T) {
 		}
 	}
 
-	if out, _ := draintest.Runs(t, cmd); !slices.Equal(strings.Fields(out), inherited) {
+	if out, _ := ringtest.Runs(t, cmd); !slices.Equal(strings.Fields(out), inherited) {
 		t.Errorf("handlers of signals %s, want %v", out, inherited)
 	}
 }
@@ -364,7 +363,7 @@ print("{}")
 	}
 
 	k.end()
-	w := draintest.New(t, run).Finish(t).Only(t)
+	w := ringtest.NewDrain(t, run).Finish(t).Only(t)
 	if w.Meta.Job != "uid-1" || w.Meta.Rank != 3 || w.Meta.WorldSize != 4 || w.Meta.Writer != "mspti/1" {
 		t.Errorf("identity %+v", w.Meta)
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/mspti"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -35,12 +34,12 @@ func TestEveryKind(t *testing.T) {
 	for _, program := range []string{"trainer", "trainer-sanitized"} {
 		t.Run(program, func(t *testing.T) {
 			run := ringtest.Shared(t)
-			_, said := draintest.Runs(t, command(t, run, program, "train", "100", "10"))
+			_, said := ringtest.Runs(t, command(t, run, program, "train", "100", "10"))
 			if said != "" {
 				t.Errorf("said %q", said)
 			}
 
-			w := draintest.New(t, run).Finish(t).Only(t)
+			w := ringtest.NewDrain(t, run).Finish(t).Only(t)
 			if got, want := took(w), expected(100, 10); !maps.Equal(got, want) {
 				t.Errorf("records %v, want %v", got, want)
 			}
@@ -106,7 +105,7 @@ func TestQuietWithoutLibmspti(t *testing.T) {
 	cmd := command(t, run, "mstx-trainer", "plain", "3")
 	dir := build(t)
 	cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH=/nowhere", "LD_PRELOAD="+dir+"/liblaggard_mspti.so")
-	out, said := draintest.Runs(t, cmd)
+	out, said := ringtest.Runs(t, cmd)
 	if out != "done\n" || strings.Count(said, "\n") > 1 {
 		t.Errorf("printed %q, said %q", out, said)
 	}
@@ -117,12 +116,12 @@ func TestRangesWithoutNPU(t *testing.T) {
 	run := ringtest.Shared(t)
 	cmd := command(t, run, "mstx-trainer", "train", "50", "4")
 	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=off")
-	_, said := draintest.Runs(t, cmd)
+	_, said := ringtest.Runs(t, cmd)
 	if said != "" {
 		t.Errorf("said %q", said)
 	}
 
-	w := draintest.New(t, run).Finish(t).Only(t)
+	w := ringtest.NewDrain(t, run).Finish(t).Only(t)
 	if got, want := took(w), expected(50, 4); !maps.Equal(got, want) {
 		t.Errorf("records %v, want %v", got, want)
 	}
@@ -180,7 +179,7 @@ func TestNotARank(t *testing.T) {
 	run := ringtest.Shared(t)
 	cmd := command(t, run, "trainer", "plain", "3")
 	cmd.Env = append(cmd.Env, "LAGGARD_MSPTI=auto")
-	if out, said := draintest.Runs(t, cmd); out != "done\n" || said != "" {
+	if out, said := ringtest.Runs(t, cmd); out != "done\n" || said != "" {
 		t.Errorf("printed %q, said %q", out, said)
 	}
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
@@ -46,7 +45,7 @@ func TestSteppedClock(t *testing.T) {
 				cmd := command(t, lib, run, "durations", "700")
 				cmd.Env = append(cmd.Env, "LAGGARD_CLOCK="+clock, "LD_PRELOAD="+shim, "STEPPED_PPM="+ppm)
 				allowed := strings.Fields(runs(t, cmd))
-				c := draintest.New(t, run)
+				c := ringtest.NewDrain(t, run)
 				c.Finish(t)
 				w := c.Only(t)
 				if len(w.Records) == 0 || len(allowed) != 2*len(w.Records) {

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -42,7 +41,7 @@ func TestTruncatedUnderneath(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			c := draintest.New(t, run)
+			c := ringtest.NewDrain(t, run)
 			if p, err := c.Pass(); err != nil || p.Records != 100 {
 				t.Fatalf("Pass = %+v, %v", p, err)
 			}
@@ -117,7 +116,7 @@ func TestNoRoomIsSaidOnceAndCounted(t *testing.T) {
 			t.Errorf("said %q", out)
 		}
 
-		c := draintest.New(t, run)
+		c := ringtest.NewDrain(t, run)
 		c.Finish(t)
 		if w := c.Only(t); w.Lost() != 1000 || w.Losses[0].Reason != record.NoRing || w.End.Emitted["FP"] != 1000 || w.End.Dropped["no-ring"] != 1000 {
 			t.Errorf("losses %v, end %+v", w.Losses, w.End)
@@ -197,7 +196,7 @@ func TestFilledUnderneath(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	if n := uint64(len(w.Records)); n != 1024+32768 || n+w.Lost() != 100100 {

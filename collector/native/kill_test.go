@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
@@ -79,7 +78,7 @@ func kill(t *testing.T, threads, pace int, after time.Duration, flood bool) ring
 
 	killed := make(chan error, 1)
 	time.AfterFunc(after, func() { killed <- cmd.Process.Kill() })
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	for done := false; !done; {
 		select {
 		case err := <-killed:
@@ -189,7 +188,7 @@ func killAt(t *testing.T, before, steps int, flood bool) (ringtest.Tally, bool) 
 	}
 
 	wait(cmd)
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	return ringtest.CheckKilled(t, c.Killed(t), acks, 1, flood), more
 }

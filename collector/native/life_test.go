@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/native"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -22,7 +21,7 @@ func TestFork(t *testing.T) {
 	const children = 64
 	run := ringtest.Shared(t)
 	runs(t, command(t, ringtest.Driver(t), run, "fork", strconv.Itoa(children)))
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	var got []string
 	for _, w := range c.Writers {
@@ -106,7 +105,7 @@ func TestWorkers(t *testing.T) {
 }
 
 // drained runs the driver and drains it meanwhile; it returns what the driver said.
-func drained(t *testing.T, run string, args ...string) (*draintest.Drain, string) {
+func drained(t *testing.T, run string, args ...string) (*ringtest.Drain, string) {
 	t.Helper()
 	cmd := command(t, ringtest.Driver(t), run, args...)
 	var out strings.Builder
@@ -115,7 +114,7 @@ func drained(t *testing.T, run string, args ...string) (*draintest.Drain, string
 		t.Fatal(err)
 	}
 
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	for running := true; running; {
@@ -178,7 +177,7 @@ func TestUnload(t *testing.T) {
 	}
 
 	runs(t, command(t, out, run, filepath.Join(lib, native.Library)))
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	for i, r := range w.Records {
@@ -195,7 +194,7 @@ func TestUnload(t *testing.T) {
 func TestEndOnAnotherThread(t *testing.T) {
 	run := ringtest.Shared(t)
 	runs(t, command(t, ringtest.Driver(t), run, "handover"))
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	if len(w.Records) != 3 || len(w.Open) != 1 || w.Open[0].Kind != record.FP {

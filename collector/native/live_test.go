@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 )
 
@@ -72,7 +71,7 @@ func live(b *testing.B, what string, args ...string) string {
 		b.Fatal(err)
 	}
 
-	c := draintest.New(b, run)
+	c := ringtest.NewDrain(b, run)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	tick := time.NewTicker(20 * time.Millisecond)

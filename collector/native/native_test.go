@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/native"
 	"github.com/laggard-dev/laggard/collector/trace"
@@ -35,14 +34,14 @@ func TestMain(m *testing.M) {
 func command(t testing.TB, driver, run string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(driver, args...)
-	cmd.Env = draintest.Environ(run)
+	cmd.Env = ringtest.Environ(run)
 	return cmd
 }
 
 // runs runs the driver to its end and returns what it printed.
 func runs(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
-	out, _ := draintest.Runs(t, cmd)
+	out, _ := ringtest.Runs(t, cmd)
 	return out
 }
 
@@ -50,7 +49,7 @@ func runs(t testing.TB, cmd *exec.Cmd) string {
 func TestEveryField(t *testing.T) {
 	run := ringtest.Shared(t)
 	runs(t, command(t, ringtest.Driver(t), run, "all"))
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	w := c.Only(t)
 	m := w.Meta
@@ -161,7 +160,7 @@ func TestSwitch(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			c := draintest.New(t, run)
+			c := ringtest.NewDrain(t, run)
 			c.Finish(t)
 			w := c.Only(t)
 			fp, comm := 0, 0
@@ -271,7 +270,7 @@ int main() {
 	}
 
 	runs(t, command(t, out, run))
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	var got []string
 	for _, r := range c.Only(t).Records {

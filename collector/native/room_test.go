@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/laggard-dev/laggard/collector/internal/draintest"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -46,7 +45,7 @@ func TestOrphans(t *testing.T) {
 		t.Logf("%d children left %d bytes", children+1, n)
 	}
 
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	if len(c.Writers) != children+1 {
 		t.Fatalf("%d processes are found", len(c.Writers))
@@ -68,14 +67,14 @@ func TestOrphans(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	const children, share = 200, 256 << 20
 	run := ringtest.Shared(t)
-	_, said := draintest.Runs(t, command(t, ringtest.Driver(t), run, "orphans", strconv.Itoa(children), "together"))
+	_, said := ringtest.Runs(t, command(t, ringtest.Driver(t), run, "orphans", strconv.Itoa(children), "together"))
 	if n := taken(t, run); n > share {
 		t.Errorf("%d children take %d bytes", children, n)
 	} else {
 		t.Logf("%d children took %d bytes", children, n)
 	}
 
-	c := draintest.New(t, run)
+	c := ringtest.NewDrain(t, run)
 	c.Finish(t)
 	stored, lost := 0, uint64(0)
 	for _, w := range c.Writers {

@@ -133,7 +133,7 @@ func kill(t *testing.T, threads int, after time.Duration) ringtest.Tally {
 	}
 
 	var w *ringtest.Memory
-	d, err := drain.New(drain.Options{RunDir: run, Job: "kill", Open: func(m record.Meta) (drain.Writer, error) {
+	d, err := drain.New(drain.Options{RunDir: run, Open: func(m record.Meta) (drain.Writer, error) {
 		if w == nil {
 			w = &ringtest.Memory{Meta: m}
 		}

@@ -39,7 +39,7 @@ func collect(t testing.TB, r *recorder.Recorder, run string) *ringtest.Memory {
 	t.Helper()
 	r.Close()
 	w := &ringtest.Memory{}
-	d, err := drain.New(drain.Options{RunDir: run, Job: "j", Open: func(m record.Meta) (drain.Writer, error) {
+	d, err := drain.New(drain.Options{RunDir: run, Open: func(m record.Meta) (drain.Writer, error) {
 		w.Meta = m
 		return w, nil
 	}})
@@ -132,16 +132,15 @@ func TestSwitch(t *testing.T) {
 		t.Errorf("switch at start %v", r.Switch())
 	}
 
-	sw := trace.Switch{RunDir: run}
 	across := th.Begin(record.FP, recorder.Attr{}) // begun while off: no record
-	set(t, r, &sw, trace.State{Light: true})
+	set(t, r, run, trace.State{Light: true})
 	across.End()
 	use()
 	across = th.Begin(record.FP, recorder.Attr{}) // begun while on: a record
-	set(t, r, &sw, trace.State{})
+	set(t, r, run, trace.State{})
 	across.End()
 	use()
-	set(t, r, &sw, trace.On)
+	set(t, r, run, trace.On)
 	use()
 	if r.Switch() != trace.On {
 		t.Errorf("switch %v", r.Switch())
@@ -154,10 +153,10 @@ func TestSwitch(t *testing.T) {
 }
 
 // set switches and waits until the recorder follows.
-func set(t *testing.T, r *recorder.Recorder, sw *trace.Switch, s trace.State) {
+func set(t *testing.T, r *recorder.Recorder, run string, s trace.State) {
 	t.Helper()
 	began := time.Now()
-	if err := sw.Set("", s); err != nil {
+	if err := trace.Apply(run, s, func(string) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 

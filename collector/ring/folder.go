@@ -70,24 +70,35 @@ func OpenFiles() int {
 
 // OpenFolder opens the folder called name in a run directory. The error wraps
 // ErrNotRing when there is something else there.
-func OpenFolder(runDir, name string) (_ *Folder, err error) {
+func OpenFolder(runDir, name string) (*Folder, error) {
+	run, err := openRun(runDir)
+	if err != nil {
+		return nil, fmt.Errorf("open ring folder %s: %w", name, err)
+	}
+	defer unix.Close(run)
+	f, err := openFolder(run, name)
+	if err != nil {
+		return nil, err
+	}
+
+	f.runDir = runDir
+	return f, nil
+}
+
+// openFolder opens the folder called name in a run directory that is open.
+func openFolder(run int, name string) (_ *Folder, err error) {
 	id, ok := parseName(name)
 	if !ok {
 		return nil, fmt.Errorf("open ring folder %q: %w", name, ErrNotRing)
 	}
 
-	f := &Folder{runDir: runDir, name: name, dir: -1, file: -1, lock: -1}
+	f := &Folder{name: name, dir: -1, file: -1, lock: -1}
 	defer func() {
 		if err != nil {
 			f.Close()
 			err = fmt.Errorf("open ring folder %s: %w", name, err)
 		}
 	}()
-	run, err := openRun(runDir)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(run)
 	if f.dir, err = openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
 		return nil, notDirectory(err)
 	}

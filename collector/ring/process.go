@@ -23,9 +23,9 @@ import (
 type Process struct {
 	Identity Identity
 
-	dir     int // descriptor of the folder
-	lock    int // descriptor of process, whose flock says that we live
-	mem     []byte
+	dir     int    // descriptor of the folder
+	lock    int    // descriptor of process, whose flock says that we live
+	mem     []byte // the file process, mapped; never unmapped once it is published
 	strings *Strings
 
 	mu    sync.Mutex // guards what follows

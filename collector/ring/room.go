@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -75,7 +74,7 @@ func survey(run int, own string, freeing bool) (bytes int64, folders int, err er
 		folders++
 		n := taken(dir)
 		if freeing && published && n > 2*small && name != own {
-			freeDead(dir)
+			freeDead(run, name)
 			n = taken(dir)
 		}
 
@@ -100,83 +99,49 @@ func taken(dir int) (n int64) {
 }
 
 // freeDead gives back what a dead process's folder holds for nothing: FORMAT.md section
-// 2.4. Whoever holds agent.lock may: an agent that drains the folder is not disturbed.
-func freeDead(dir int) {
-	var h [pLost]byte
-	fd, err := openOwn(dir, ProcessName, h[:])
+// 2.4. Whoever holds both locks may: an agent that drains the folder is not disturbed.
+func freeDead(run int, name string) {
+	f, err := openFolder(run, name)
 	if err != nil {
 		return
 	}
-	defer unix.Close(fd)
-	le := binary.LittleEndian
-	if string(h[:8]) != processMagic || le.Uint32(h[pVersion:]) != version || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+	defer f.Close()
+	s, err := f.Status()
+	if err != nil || f.Owner != uint32(os.Geteuid()) || unix.Flock(f.file, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
 
-	if le.Uint32(h[pState:]) != Closed && lifeOf(int(int32(le.Uint32(h[pPID:]))), le.Uint64(h[pTicks:]), le.Uint64(h[pNamespace:])) == alive {
+	if s.State != Closed && lifeOf(f.Identity.PID, f.Identity.Ticks, f.Identity.Namespace) == alive {
 		return
 	}
 
-	lock, err := openAt(dir, LockName, unix.O_CREAT|unix.O_RDWR, 0o660)
-	if err != nil {
-		return
-	}
-	defer unix.Close(lock)
-	_ = unix.Fchmod(lock, 0o660) // whatever the umask: the agent may be another user of the group
-	if unix.Flock(lock, unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if ours, err := f.Lock(); err != nil || !ours {
 		return
 	}
 
-	if used := int64(le.Uint32(h[pStringsUsed:])); used <= stringsSize {
-		punch(fd, processHeader+used, processSize)
-	}
-
-	names, _ := namesIn(dir, -1)
-	for _, name := range names {
-		if strings.HasPrefix(name, "ring-") {
-			freeRing(dir, name)
-		}
+	_ = unix.Fchmod(f.lock, 0o660) // whatever the umask: the agent may be another user of the group
+	punch(f.file, processHeader+min(int64(s.used), stringsSize), processSize)
+	numbers, _ := f.Rings()
+	for _, n := range numbers {
+		f.freeRing(n)
 	}
 }
 
-// openOwn opens a plain file of ours and reads its beginning.
-func openOwn(dir int, name string, head []byte) (int, error) {
-	fd, _, uid, err := openFile(dir, name)
-	if err != nil {
-		return -1, err
-	}
-
-	if uid != uint32(os.Geteuid()) {
-		err = ErrNotRing
-	} else {
-		err = readFull(fd, head, 0)
-	}
-
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-
-	return fd, nil
-}
-
-func freeRing(dir int, name string) {
-	var h [rCounters]byte
-	fd, err := openOwn(dir, name, h[:])
+// freeRing gives back the slots of a ring that an agent has taken.
+func (f *Folder) freeRing(n uint32) {
+	r, err := f.OpenReader(n)
 	if err != nil {
 		return
 	}
-	defer unix.Close(fd)
+	defer r.Close()
 	var st unix.Stat_t
-	le := binary.LittleEndian
-	light, bulk := le.Uint32(h[rLightSlots:]), le.Uint32(h[rBulkSlots:])
-	if unix.Fstat(fd, &st) != nil || st.Blocks*512 <= small || string(h[:8]) != ringMagic || le.Uint32(h[rVersion:]) != version ||
-		!validSize(light) || !validSize(bulk) || fileSize(light, bulk) > st.Size {
+	c, err := r.Counters()
+	if err != nil || unix.Fstat(r.fd, &st) != nil || st.Blocks*512 <= small {
 		return
 	}
 
-	freeLane(fd, ringHeader, uint64(light), le.Uint64(h[rLightHead:]), le.Uint64(h[rLightTail:]))
-	freeLane(fd, ringHeader+slotSize*int64(light), uint64(bulk), le.Uint64(h[rBulkHead:]), le.Uint64(h[rBulkTail:]))
+	freeLane(r.fd, ringHeader, uint64(r.Slots[Light]), c.Head[Light], c.Tail[Light])
+	freeLane(r.fd, ringHeader+slotSize*int64(r.Slots[Light]), uint64(r.Slots[Bulk]), c.Head[Bulk], c.Tail[Bulk])
 }
 
 // freeLane keeps the slots that no agent has taken, and the last ones.

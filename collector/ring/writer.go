@@ -99,6 +99,7 @@ func (w *Writer) Publish(s *Slot) bool {
 	return true
 }
 
+// lane returns the ring that a range goes to: LaneOf for the number in its slot.
 func (w *Writer) lane(s *Slot) *lane {
 	if s.Kind() == record.Communication {
 		return &w.lanes[Bulk]
@@ -107,6 +108,8 @@ func (w *Writer) lane(s *Slot) *lane {
 	return &w.lanes[Light]
 }
 
+// free reports whether the ring has room for a slot. The tail lies in a cache line that the
+// agent writes, so it is read only when the last one seen says no.
 func (l *lane) free() bool {
 	if l.head-l.tail <= l.mask {
 		return true
@@ -127,6 +130,8 @@ func (w *Writer) publish(l *lane, s *Slot) {
 	w.count(rEmitted, s)
 }
 
+// drop counts a range that found its ring full, and when the first and the last of them
+// began: the loss line names that time.
 func (w *Writer) drop(s *Slot) {
 	if *w.u64(rDropFirst) == 0 {
 		atomic.StoreUint64(w.u64(rDropFirst), uint64(s.Start()))

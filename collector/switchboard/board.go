@@ -1,5 +1,5 @@
-// Package switchboard serves the switch of jobs over gRPC: the service
-// TrainingDataTrace, as ClusterD's clients call it, and the state behind it.
+// Package switchboard is the switch of a node's jobs, and serves it over gRPC: the
+// service TrainingDataTrace, as ClusterD's clients call it, and the state behind it.
 //
 // Invariant: a state that was acknowledged with 200 has been handed to the
 // recorders; a refused one changed nothing. A new subscriber gets the last value
@@ -12,152 +12,177 @@
 package switchboard
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
+	"sync/atomic"
 
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
-// Codes of an answer, as TaskD has them.
-const (
-	OK           = 200
-	badParameter = 300
-)
+// errNoJob is the answer to who names a job that is not here.
+var errNoJob = errors.New("no such job here (yet): its first recorder makes it known")
 
-// ErrNoJob is returned by Options.Apply when it knows no such job.
-var ErrNoJob = errors.New("no such job here (yet): its first recorder makes it known")
-
-// Options say what the board switches.
+// Options say whose recorders a board switches.
 type Options struct {
-	// Apply hands a job's state to its recorders. It must not keep the caller
-	// waiting for them.
-	Apply func(job string, s trace.State) error
-	// State tells what a job's recorders are told now, by whomever; false when there
-	// is no such job.
-	State func(job string) (trace.State, bool)
-	// Recorders lists the recorders of a job on this node; nil knows none.
-	Recorders func(job string) []trace.Recorder
-	// Name turns what a caller calls a job, without its namespace, into what Apply
-	// and State call it: a job may be known by its uid too. nil takes it as it is.
-	Name func(job string) string
+	RunDir string // where the recorders make their rings
+	Node   string // of the recorders there
+	// Job is the job that the agent was started for, as callers name it; "" none.
+	Job string
+	// Seen lists the jobs whose recorders were seen here, as these call them: a job stays
+	// known when they are gone. nil lists none.
+	Seen func() []string
+	// Unnamed returns the job of recorders that name none, "" while there was none; nil: no
+	// recorder is without a name.
+	Unnamed func() string
 }
 
-// Board holds the switch of every job.
+// Board holds the switch of every job. Who spoke last wins: a switch file, a caller,
+// another agent, or TaskD's manager, which writes the recorders' words itself. So a word
+// goes to the recorders once, when it is spoken, and to a recorder that comes later once,
+// by the drain (Wanted). Its methods may be called from any goroutine.
 type Board struct {
 	tracepb.UnimplementedTrainingDataTraceServer
-	o Options
+	o   Options
+	uid atomic.Pointer[string] // what recorders call the job of Options.Job, nil not known yet
 
-	mu   sync.Mutex
-	jobs map[string]*job // guarded by mu
+	mu   sync.Mutex      // also held while recorders are told, so that words reach them in order
+	all  *trace.State    // guarded by mu: the last word to every job, nil none
+	jobs map[string]*job // guarded by mu: by the name that callers use
 }
 
-// Caller is the key of gRPC metadata by which a program says who it is: what it
-// switches holds here alone, is not passed on to subscribers, and Get names it in
-// its answer's header until somebody else speaks.
-const Caller = "laggard-caller"
-
-// job is one job's last value and who waits for the next.
+// job is what was said to one job, and who waits for the next word.
 type job struct {
-	state   trace.State
-	set     bool
-	changed chan struct{} // closed when state changes
+	wanted *trace.State // the last word to this job alone, nil none since the last one to all
+	by     string       // the Caller that spoke it, "" a person, a file or another server
+
+	public  *trace.State  // what subscribers are told; nil: what the recorders are told
+	changed chan struct{} // closed when that changes
 
 	followers map[string]followers // by node: what other agents told
-
-	by    string // the Caller that spoke last, "" a person or another server
-	local trace.State
 }
 
 // New returns a board on which nothing was switched yet.
 func New(o Options) *Board {
-	if o.Name == nil {
-		o.Name = func(job string) string { return job }
+	o.Job = withoutNamespace(o.Job)
+	if o.Seen == nil {
+		o.Seen = func() []string { return nil }
+	}
+
+	if o.Unnamed == nil {
+		o.Unnamed = func() string { return "" }
 	}
 
 	return &Board{o: o, jobs: map[string]*job{}}
 }
 
-// Register adds the services to a server: TaskD's, and ours for acknowledgements.
-func (b *Board) Register(s grpc.ServiceRegistrar) {
-	tracepb.RegisterTrainingDataTraceServer(s, b)
-	s.RegisterService(&followersDesc, b)
+// uids are what Kubernetes gives a job, and MINDX_TASK_ID holds.
+var uids = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// Wanted returns what a recorder that comes now is to be told, as bits of the switch
+// word, by the job that it names; false: nobody spoke, it goes by its own LAGGARD_TRACE.
+// The first uid that Wanted sees is that of Options.Job's job: the pod's.
+func (b *Board) Wanted(job string) (bits uint32, ok bool) {
+	if b.uid.Load() == nil && uids.MatchString(job) {
+		uid := job
+		b.uid.CompareAndSwap(nil, &uid)
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, ok := b.wantedLocked(b.ofRecorder(job))
+	return s.Bits(), ok
+}
+
+// Follow takes a word of a source that spoke before the agent began and goes on speaking,
+// a switch file or another agent: a word to one job, to every job when that is "". What
+// callers said before no longer holds. The source's first word is not news: it goes to
+// the recorders that have not had it from an agent, by the drain.
+func (b *Board) Follow(name string, s trace.State) (err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, news := b.wantedLocked(name)
+	b.keepLocked(name, s)
+	if news {
+		err = b.tellLocked(name, s)
+	}
+
+	for own, j := range b.jobs {
+		if name == "" || own == name {
+			j.public, j.by = nil, ""
+			j.wake()
+		}
+	}
+
+	return err
 }
 
 // set switches a job for the Caller by.
 func (b *Board) set(name string, s trace.State, by string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if by != "" && !b.jobLocked(name).set {
-		// What subscribers are told must not follow what is switched here alone.
-		if old, ok := b.o.State(name); ok {
-			j := b.jobLocked(name)
-			j.state, j.set = old, true
-		}
-	}
-
-	if err := b.o.Apply(name, s); err != nil {
-		return fmt.Errorf("switch job %s: %w", name, err)
+	old, known := b.toldLocked(name, b.recorders(name))
+	if !known {
+		return fmt.Errorf("switch job %s: %w", name, errNoJob)
 	}
 
 	j := b.jobLocked(name)
-	if j.by = by; by != "" {
-		j.local = s
-		return nil
+	if by != "" && j.public == nil {
+		j.public = &old // what subscribers are told must not follow what is switched here alone
 	}
 
-	if j.set && j.state == s {
-		return nil
+	j.by = by
+	b.keepLocked(name, s)
+	if err := b.tellLocked(name, s); err != nil {
+		return fmt.Errorf("switch job %s: %w", name, err)
 	}
 
-	j.state, j.set = s, true
-	j.wake()
+	if by == "" && (j.public == nil || *j.public != s) {
+		j.public = &s
+		j.wake()
+	}
+
 	return nil
 }
 
-// wake lets those go on who wait for the next value.
-func (j *job) wake() {
-	close(j.changed)
-	j.changed = make(chan struct{})
-}
+// keepLocked makes s the last word to a job, to every job when that is "".
+func (b *Board) keepLocked(name string, s trace.State) {
+	if name != "" {
+		b.jobLocked(name).wanted = &s
+		return
+	}
 
-// Told says that the recorders of a job, of every job when that is "", were told
-// otherwise than through the board: it is again as Options.State says.
-func (b *Board) Told(job string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, j := range b.jobs {
-		if job != "" && name != job {
-			continue
-		}
-
-		j.set, j.by = false, ""
-		j.wake()
+	b.all = &s
+	for _, j := range b.jobs {
+		j.wanted = nil
 	}
 }
 
-// here returns what a job's recorders are told here, and by which Caller, "" when
-// somebody else spoke last.
-func (b *Board) here(name string) (s trace.State, by string, ok bool) {
-	if s, ok = b.o.State(name); !ok {
-		return s, "", false
+// wantedLocked returns the last word to a job; false: there was none.
+func (b *Board) wantedLocked(name string) (s trace.State, ok bool) {
+	word := b.all
+	if j := b.jobs[name]; j != nil && j.wanted != nil {
+		word = j.wanted
 	}
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if j := b.jobs[name]; j != nil && j.by != "" && j.local == s {
-		by = j.by
+	if word == nil {
+		return s, false
 	}
 
-	return s, by, true
+	return *word, true
+}
+
+// tellLocked tells the recorders of a job, of every job when that is "".
+func (b *Board) tellLocked(name string, s trace.State) error {
+	if err := trace.Apply(b.o.RunDir, s, func(own string) bool { return name == "" || b.ofRecorder(own) == name }); err != nil {
+		return fmt.Errorf("switch to %s: %w", s, err)
+	}
+
+	return nil
 }
 
 func (b *Board) jobLocked(name string) *job {
@@ -170,133 +195,93 @@ func (b *Board) jobLocked(name string) *job {
 	return j
 }
 
-// last returns the job's state, and what is closed at the next change; false: there is
-// no such job.
-func (b *Board) last(name string) (trace.State, <-chan struct{}, bool) {
-	s, ok := b.o.State(name)
-	if !ok { // it is not remembered: callers may ask for anything
+// wake lets those go on who wait for the next value.
+func (j *job) wake() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// here returns what a job's recorders are told here, and by which Caller, "" when
+// somebody else spoke last; false: there is no such job.
+func (b *Board) here(name string) (s trace.State, by string, ok bool) {
+	recorders := b.recorders(name)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, ok = b.toldLocked(name, recorders)
+	if j := b.jobs[name]; j != nil && j.by != "" && *j.wanted == s {
+		by = j.by
+	}
+
+	return s, by, ok
+}
+
+// last returns what a job's subscribers are told, and what is closed when it changes;
+// false: there is no such job, and it is not remembered, for callers may ask for anything.
+func (b *Board) last(name string) (s trace.State, changed <-chan struct{}, ok bool) {
+	if s, _, ok = b.here(name); !ok {
 		return s, nil, false
 	}
 
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	j := b.jobLocked(name)
-	if j.set {
-		s = j.state
+	public, changed := j.public, j.changed
+	b.mu.Unlock()
+	if public != nil {
+		return *public, changed, true
 	}
 
-	return s, j.changed, true
+	// The recorders are read after the channel: a change in between closes it.
+	s, _, ok = b.here(name)
+	return s, changed, ok
 }
 
-// job returns the name that the recorders know for what a caller names.
-func (b *Board) job(name string) string { return b.o.Name(name[strings.IndexByte(name, '/')+1:]) }
-
-// checkName takes a namespaced name apart.
-func checkName(name string) error {
-	namespace, job, ok := strings.Cut(name, "/")
-	if !ok || namespace == "" || job == "" || strings.Contains(job, "/") {
-		return fmt.Errorf("jobNsName %q: want <namespace>/<job>", name)
+// toldLocked returns what the recorders of a job are told, as the rings of those that are
+// here say; where there is none yet, what they will be told. False: there is no such job.
+func (b *Board) toldLocked(name string, recorders []trace.Recorder) (s trace.State, ok bool) {
+	switch word, spoken := b.wantedLocked(name); {
+	case name == "":
+		return s, false
+	case len(recorders) > 0:
+		return recorders[0].Wanted, true
+	case name != b.o.Job && !slices.ContainsFunc(b.o.Seen(), func(own string) bool { return b.named(own) == name }):
+		return s, false
+	case spoken:
+		return word, true
 	}
 
-	return nil
+	return trace.On, true
 }
 
-// ModifyTrainingDataTraceSwitch switches a job.
-func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataTypeReq) (*tracepb.DataTypeRes, error) {
-	answer := func(code int32, format string, args ...any) (*tracepb.DataTypeRes, error) {
-		return &tracepb.DataTypeRes{Code: code, Message: fmt.Sprintf(format, args...)}, nil
-	}
-	if err := checkName(r.GetJobNsName()); err != nil {
-		return answer(badParameter, "%v", err)
-	}
-
-	if r.GetProfilingSwitch() == nil {
-		return answer(badParameter, "profilingSwitch is missing: give all five words")
-	}
-
-	state, err := wordsOf(r.GetProfilingSwitch()).State()
-	if err != nil {
-		return answer(badParameter, "%v", err)
-	}
-
-	by := ""
-	if v := metadata.ValueFromIncomingContext(ctx, Caller); len(v) > 0 {
-		by = v[0]
-	}
-
-	switch err := b.set(b.job(r.GetJobNsName()), state, by); {
-	case errors.Is(err, ErrNoJob):
-		return nil, status.Error(codes.NotFound, err.Error())
-	case err != nil:
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-
-	return answer(OK, "%s: %s", r.GetJobNsName(), state)
+// recorders lists the recorders of a job here; a folder that can't be read is the
+// drain's to report.
+func (b *Board) recorders(name string) []trace.Recorder {
+	all, _ := trace.Recorders(b.o.RunDir)
+	return slices.DeleteFunc(all, func(r trace.Recorder) bool { return b.ofRecorder(r.Job) != name })
 }
 
-// GetTrainingDataTraceSwitch tells a job's switch.
-func (b *Board) GetTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataStatusReq) (*tracepb.DataStatusRes, error) {
-	if err := checkName(r.GetJobNsName()); err != nil {
-		return &tracepb.DataStatusRes{Code: badParameter, Message: err.Error()}, nil
+// named returns the name that the switch uses for a job: Options.Job's, where that is it.
+// Recorders call theirs by a uid (MINDX_TASK_ID), or default_task_id_<seconds> where
+// nothing names it.
+func (b *Board) named(job string) string {
+	uid := b.uid.Load()
+	if b.o.Job != "" && (uid != nil && job == *uid || strings.HasPrefix(job, "default_task_id_")) {
+		return b.o.Job
 	}
 
-	state, by, ok := b.here(b.job(r.GetJobNsName()))
-	if !ok {
-		return nil, noJob(r.GetJobNsName())
-	}
-
-	if by != "" {
-		if err := grpc.SetHeader(ctx, metadata.Pairs(Caller, by)); err != nil {
-			return nil, fmt.Errorf("answer: %w", err)
-		}
-	}
-
-	return answerOf(state), nil
+	return job
 }
 
-// SubscribeDataTraceSwitch sends a job's switch now and whenever it changes, until
-// the client goes. A job is its uid, its name, or <namespace>/<name>.
-func (b *Board) SubscribeDataTraceSwitch(r *tracepb.ProfilingClientInfo, out grpc.ServerStreamingServer[tracepb.DataStatusRes]) error {
-	name := b.job(r.GetJobId())
-	var sent trace.State
-	for first := true; ; {
-		state, changed, ok := b.last(name)
-		if !ok {
-			return noJob(r.GetJobId())
-		}
-
-		if first || state != sent {
-			if err := out.Send(answerOf(state)); err != nil {
-				return err
-			}
-
-			first, sent = false, state
-		}
-
-		select {
-		case <-changed:
-		case <-out.Context().Done():
-			return nil
-		}
+// ofRecorder is named for what a recorder calls its job, "" when it has no name for it.
+func (b *Board) ofRecorder(job string) string {
+	if job == "" {
+		job = b.o.Unnamed()
 	}
+
+	return b.named(job)
 }
 
-func noJob(name string) error { return status.Errorf(codes.NotFound, "job %q: %v", name, ErrNoJob) }
+// ofCaller is named for what a caller calls a job.
+func (b *Board) ofCaller(job string) string { return b.named(withoutNamespace(job)) }
 
-func answerOf(s trace.State) *tracepb.DataStatusRes {
-	return &tracepb.DataStatusRes{Code: OK, Message: s.String(), ProfilingSwitch: Switch(s.Words())}
-}
-
-// Switch returns TaskD's five words as its gRPC service has them.
-func Switch(w trace.Words) *tracepb.ProfilingSwitch {
-	return &tracepb.ProfilingSwitch{
-		CommunicationOperator: w.CommunicationOperator, Step: w.Step, SaveCheckpoint: w.SaveCheckpoint, FP: w.FP, DataLoader: w.DataLoader,
-	}
-}
-
-func wordsOf(p *tracepb.ProfilingSwitch) trace.Words {
-	return trace.Words{
-		CommunicationOperator: p.GetCommunicationOperator(), Step: p.GetStep(), SaveCheckpoint: p.GetSaveCheckpoint(),
-		FP: p.GetFP(), DataLoader: p.GetDataLoader(),
-	}
-}
+// withoutNamespace returns the job of <namespace>/<job>.
+func withoutNamespace(job string) string { return job[strings.IndexByte(job, '/')+1:] }

@@ -2,10 +2,10 @@ package switchboard
 
 import (
 	"context"
-	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,45 +16,59 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
+	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/trace"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorders stands for the job's recorders: one job, "j1", that starts with all on.
-type recorders struct {
-	mu    sync.Mutex
-	state trace.State
-	fail  error
-}
-
-func (r *recorders) apply(job string, s trace.State) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if job != "j1" {
-		return ErrNoJob
-	}
-
-	if r.fail != nil {
-		return r.fail
-	}
-
-	r.state = s
-	return nil
-}
-
-func (r *recorders) read(job string) (trace.State, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state, job == "j1"
-}
-
-// serve starts a board on loopback and returns a client of it.
-func serve(t *testing.T) (*recorders, tracepb.TrainingDataTraceClient) {
+// begin makes the ring folder of a recorder of a job, which is told s at start.
+func begin(t *testing.T, run, job string, s trace.State) *ring.Process {
 	t.Helper()
-	r := &recorders{state: trace.On}
-	return r, client(t, New(Options{Apply: r.apply, State: r.read}))
+	id, err := ring.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	names, err := ring.Names(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	id.Incarnation += record.ID(len(names)) // a process has one folder, but for tests
+	texts := ring.NewStrings(ring.CRC32C)
+	text := texts.Intern(`{"job":"` + job + `","rank":0}`)
+	p, err := ring.Create(run, id, texts, s.Bits())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(p.Close)
+	p.SetIdentity(text)
+	return p
+}
+
+// told returns what a recorder is told.
+func told(t *testing.T, p *ring.Process) trace.State {
+	t.Helper()
+	word, err := p.Wanted()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return trace.FromBits(word)
+}
+
+// serve starts a board on loopback, with a recorder of the job "j1", all on, and returns
+// a client of it.
+func serve(t *testing.T) (*ring.Process, tracepb.TrainingDataTraceClient) {
+	t.Helper()
+	run := ringtest.Shared(t)
+	p := begin(t, run, "j1", trace.On)
+	return p, client(t, New(Options{RunDir: run}))
 }
 
 // client serves a board and returns a client of it.
@@ -99,33 +113,36 @@ func timeout(t *testing.T) context.Context {
 }
 
 func TestModifyCodes(t *testing.T) {
-	r, c := serve(t)
+	p, c := serve(t)
+	file := filepath.Join(t.TempDir(), "no-directory")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	broken := client(t, New(Options{RunDir: file, Seen: func() []string { return []string{"j1"} }}))
 	mixed := words("off", "on")
 	mixed.FP = "off"
 	tests := []struct {
 		name, job string
 		words     *tracepb.ProfilingSwitch
-		fail      error
+		client    tracepb.TrainingDataTraceClient
 		code      int32 // 0: a gRPC error
 		message   string
 	}{
-		{"all off", "ns/j1", words("off", "off"), nil, OK, "off"},
-		{"light on", "ns/j1", words("off", "on"), nil, OK, "Step,FP"},
-		{"no namespace", "j1", words("on", "on"), nil, badParameter, "<namespace>/<job>"},
-		{"no words", "ns/j1", nil, nil, badParameter, "all five words"},
-		{"typo", "ns/j1", words("onn", "on"), nil, badParameter, `did you mean "on"`},
-		{"four apart", "ns/j1", mixed, nil, badParameter, "switched together"},
-		{"floor", "ns/j1", words("on", "off"), nil, badParameter, "can't be off while"},
-		{"unknown job", "ns/j2", words("on", "on"), nil, 0, "code = NotFound desc = switch job j2: no such job"},
-		{"recorders fail", "ns/j1", words("on", "on"), errors.New("tmpfs is gone"), 0, "code = Internal desc = switch job j1: tmpfs is gone"},
+		{"all off", "ns/j1", words("off", "off"), c, OK, "off"},
+		{"light on", "ns/j1", words("off", "on"), c, OK, "Step,FP"},
+		{"no namespace", "j1", words("on", "on"), c, badParameter, "<namespace>/<job>"},
+		{"no words", "ns/j1", nil, c, badParameter, "all five words"},
+		{"typo", "ns/j1", words("onn", "on"), c, badParameter, `did you mean "on"`},
+		{"four apart", "ns/j1", mixed, c, badParameter, "switched together"},
+		{"floor", "ns/j1", words("on", "off"), c, badParameter, "can't be off while"},
+		{"unknown job", "ns/j2", words("on", "on"), c, 0, "code = NotFound desc = switch job j2: no such job"},
+		{"recorders fail", "ns/j1", words("on", "on"), broken, 0, "code = Internal desc = switch job j1: switch to on: list run directory: "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			before, _ := r.read("j1")
-			r.mu.Lock()
-			r.fail = tt.fail
-			r.mu.Unlock()
-			got, err := c.ModifyTrainingDataTraceSwitch(timeout(t), &tracepb.DataTypeReq{JobNsName: tt.job, ProfilingSwitch: tt.words})
+			before := told(t, p)
+			got, err := tt.client.ModifyTrainingDataTraceSwitch(timeout(t), &tracepb.DataTypeReq{JobNsName: tt.job, ProfilingSwitch: tt.words})
 			message := got.GetMessage()
 			if err != nil {
 				message = err.Error()
@@ -135,7 +152,7 @@ func TestModifyCodes(t *testing.T) {
 				t.Fatalf("answer %d %q, %v, want %d with %q", got.GetCode(), got.GetMessage(), err, tt.code, tt.message)
 			}
 
-			if after, _ := r.read("j1"); tt.code != OK && after != before {
+			if after := told(t, p); tt.code != OK && after != before {
 				t.Fatalf("a refused switch changed the state from %v to %v", before, after)
 			}
 		})
@@ -204,13 +221,13 @@ func TestSubscribeReplays(t *testing.T) {
 // TestCaller: what a program that names itself switches holds here alone, and is
 // its own until somebody else speaks, by call or otherwise.
 func TestCaller(t *testing.T) {
-	r := &recorders{state: trace.State{Light: true}}
-	b := New(Options{Apply: r.apply, State: r.read})
+	run := ringtest.Shared(t)
+	p := begin(t, run, "j1", trace.State{Light: true})
+	b := New(Options{RunDir: run})
 	check := func(where string, want trace.State, by string) {
 		t.Helper()
-		told, _ := r.read("j1")
-		if s, who, ok := b.here("j1"); s != want || who != by || !ok || told != want {
-			t.Fatalf("%s: %v by %q, recorders %v; want %v by %q", where, s, who, told, want, by)
+		if s, who, ok := b.here("j1"); s != want || who != by || !ok || told(t, p) != want {
+			t.Fatalf("%s: %v by %q, recorders %v; want %v by %q", where, s, who, told(t, p), want, by)
 		}
 	}
 	program := metadata.NewIncomingContext(context.Background(), metadata.Pairs(Caller, "watch"))
@@ -239,36 +256,19 @@ func TestCaller(t *testing.T) {
 	check("a person says the same", trace.On, "")
 	modify(program, "off")
 	check("the program off", trace.State{Light: true}, "watch")
-	r.state = trace.On // by file
-	b.Told("j1")
-	check("by file", trace.On, "")
+	if err := b.Follow("j1", trace.On); err != nil {
+		t.Fatal(err)
+	}
+
+	check("another agent on", trace.On, "")
 }
 
 // TestUpstreamClients: what TaskD's manager and FaultDiag-online's client send is taken as
 // they send it. Both try again after a gRPC error alone: a job that is not there yet.
 func TestUpstreamClients(t *testing.T) {
 	const uid = "6f3a0c1e-5d0b-4b8e-9a55-0123456789ab"
-	r := &recorders{state: trace.State{}}
-	there := make(chan struct{})
-	job := func(name string) string {
-		select {
-		case <-there:
-			return name
-		default:
-			return "not yet"
-		}
-	}
-	b := New(Options{
-		Apply: func(name string, s trace.State) error { return r.apply(job(name), s) },
-		State: func(name string) (trace.State, bool) { return r.read(job(name)) },
-		Name: func(name string) string {
-			if name == uid {
-				return "j1"
-			}
-
-			return name
-		},
-	})
+	run := ringtest.Shared(t)
+	b := New(Options{RunDir: run})
 	c := client(t, b)
 	subscribe := func(id string) (grpc.ServerStreamingClient[tracepb.DataStatusRes], *tracepb.DataStatusRes, error) {
 		s, err := c.SubscribeDataTraceSwitch(timeout(t), &tracepb.ProfilingClientInfo{JobId: id, Role: "Mgr"})
@@ -293,7 +293,17 @@ func TestUpstreamClients(t *testing.T) {
 		t.Errorf("%d jobs that are not there are remembered", n)
 	}
 
-	close(there)
+	begin(t, run, uid, trace.State{})
+	if _, got, err := subscribe(uid); err != nil || got.ProfilingSwitch.GetStep() != "off" {
+		t.Fatalf("once it is there: %v, %v", got, err)
+	}
+
+	b = New(Options{RunDir: run, Job: "ns/j1"})
+	if _, ok := b.Wanted(uid); ok { // the drain tells whose ring it is
+		t.Error("before anybody spoke something is wanted")
+	}
+
+	c = client(t, b)
 	manager, got, err := subscribe(uid)
 	if err != nil || got.ProfilingSwitch.GetStep() != "off" {
 		t.Fatalf("by uid: %v, %v", got, err)

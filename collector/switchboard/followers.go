@@ -45,7 +45,7 @@ type followers struct {
 
 // tell takes what an agent says.
 func (b *Board) tell(f followers) error {
-	if _, ok := b.o.State(f.Job); !ok {
+	if _, _, ok := b.here(f.Job); !ok {
 		return noJob(f.Job)
 	}
 
@@ -73,20 +73,18 @@ func (b *Board) tell(f followers) error {
 // of.
 func (b *Board) list(job string) []trace.Recorder {
 	out := []trace.Recorder{}
-	if b.o.Recorders != nil {
-		out = append(out, b.o.Recorders(job)...)
+	add := func(node string, recorders []trace.Recorder) {
+		for _, r := range recorders {
+			r.Node = node
+			out = append(out, r)
+		}
 	}
-
+	add(b.o.Node, b.recorders(job))
 	b.mu.Lock()
 	if j := b.jobs[job]; j != nil {
 		for node, f := range j.followers {
-			if time.Since(f.told) > forgetAfter {
-				continue
-			}
-
-			for _, r := range f.Recorders {
-				r.Node = node
-				out = append(out, r)
+			if time.Since(f.told) <= forgetAfter {
+				add(node, f.Recorders)
 			}
 		}
 	}
@@ -107,11 +105,11 @@ var followersDesc = grpc.ServiceDesc{
 				return nil, fmt.Errorf("tell followers: %w", err)
 			}
 
-			f.Job = b.job(f.Job)
+			f.Job = b.ofCaller(f.Job)
 			return nil, b.tell(f)
 		})},
 		{MethodName: "List", Handler: handler(func(b *Board, in []byte) ([]byte, error) {
-			return json.Marshal(b.list(b.job(string(in))))
+			return json.Marshal(b.list(b.ofCaller(string(in))))
 		})},
 	},
 }
@@ -162,7 +160,7 @@ func (s *Subscriber) report(ctx context.Context, conn grpc.ClientConnInterface) 
 		case <-tick.C:
 		}
 
-		text, err := json.Marshal(followers{Job: s.Job, Node: s.Node, Recorders: s.Recorders()})
+		text, err := json.Marshal(followers{Job: s.Job, Node: s.Board.o.Node, Recorders: s.Board.recorders(s.Board.ofCaller(s.Job))})
 		if err != nil || string(text) == said && time.Since(at) < tellAgain {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/trace"
 )
 
@@ -19,15 +20,16 @@ import (
 // by rank with their nodes, the last word of a node counts, and a node that has
 // said nothing for long is left out.
 func TestFollowers(t *testing.T) {
-	here := trace.Recorder{Rank: 1, PID: 10, Job: "j1", Node: "node-0", Wanted: trace.On, Followed: trace.On}
-	all := func(job string) (trace.State, bool) { return trace.On, job != "unknown" }
-	b := New(Options{State: all, Recorders: func(job string) []trace.Recorder {
-		if job != "j1" {
-			return nil
-		}
+	run := ringtest.Shared(t)
+	begin(t, run, "j1", trace.On)
+	recorders, err := trace.Recorders(run)
+	if err != nil || len(recorders) != 1 {
+		t.Fatalf("recorders %v, %v", recorders, err)
+	}
 
-		return []trace.Recorder{here}
-	}})
+	here := recorders[0]
+	here.Node = "node-0"
+	b := New(Options{RunDir: run, Node: here.Node})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -60,8 +62,8 @@ func TestFollowers(t *testing.T) {
 	}
 	list("ns/j1", here)
 	list("ns/j2")
-	there := trace.Recorder{Rank: 0, PID: 7, Job: "j1", Node: "node-9", Wanted: trace.On}
-	const told = `{"job":"ns/j1","node":"node-9","recorders":[{"incarnation":"0000000000000000","pid":7,"job":"j1","rank":0,"wanted":{"default":true,"communication":true},"followed":{"default":%v,"communication":%v}}]}`
+	there := trace.Recorder{Rank: -1, PID: 7, Job: "j1", Node: "node-9", Wanted: trace.On}
+	const told = `{"job":"ns/j1","node":"node-9","recorders":[{"incarnation":"0000000000000000","pid":7,"job":"j1","rank":-1,"wanted":{"default":true,"communication":true},"followed":{"default":%v,"communication":%v}}]}`
 	for _, followed := range []bool{false, true} {
 		if err := tell(fmt.Sprintf(told, followed, followed)); err != nil {
 			t.Fatal(err)
@@ -85,13 +87,14 @@ func TestFollowers(t *testing.T) {
 	b.jobs["j1"].followers["node-9"] = old
 	b.mu.Unlock()
 	list("ns/j1", here)
+	many := New(Options{RunDir: ringtest.Shared(t), Job: "j3"})
 	for i := range maxNodes {
-		if err := b.tell(followers{Job: "j3", Node: fmt.Sprint(i)}); err != nil {
+		if err := many.tell(followers{Job: "j3", Node: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	if err := b.tell(followers{Job: "j3", Node: "one more"}); err == nil {
+	if err := many.tell(followers{Job: "j3", Node: "one more"}); err == nil {
 		t.Error("a server remembers any number of nodes")
 	}
 

@@ -17,19 +17,13 @@ import (
 // Subscriber follows the switch of a job at another agent's board: there is one
 // server a job, rank 0's agent.
 type Subscriber struct {
-	Endpoint *endpoint.Options // how it is called
-	Address  endpoint.Address  // of the board
+	Board    *Board            // of this node, which follows; the server is told of its recorders
+	Endpoint *endpoint.Options // how the server is called
+	Address  endpoint.Address  // of the server
 	Job      string            // <namespace>/<job>, or the job alone
-	// Set is called with the first state, and with each that differs from the one
-	// before: what is heard again after a broken connection is not news.
-	Set func(trace.State) error
-	// Recorders lists the recorders of this node, which the server is told of as
-	// those of Node: who follows. nil tells nothing.
-	Recorders func() []trace.Recorder
-	Node      string
-	Logger    *slog.Logger // nil is silent
+	Logger   *slog.Logger      // nil is silent
 
-	heard *trace.State
+	heard *trace.State // last: what is heard again after a broken connection is not news
 }
 
 // Pauses between attempts to reach the server: doubled each time, half of it by
@@ -51,15 +45,12 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	}
 	defer conn.Close()
 	client := tracepb.NewTrainingDataTraceClient(conn)
-	if s.Recorders != nil {
-		reporting := make(chan struct{})
-		go func() {
-			defer close(reporting)
-			s.report(ctx, conn)
-		}()
-		defer func() { <-reporting }()
-	}
-
+	reporting := make(chan struct{})
+	go func() {
+		defer close(reporting)
+		s.report(ctx, conn)
+	}()
+	defer func() { <-reporting }()
 	pause := firstPause
 	var said time.Time
 	for ctx.Err() == nil {
@@ -107,7 +98,7 @@ func (s *Subscriber) listen(ctx context.Context, client tracepb.TrainingDataTrac
 
 		state, err := wordsOf(r.GetProfilingSwitch()).State()
 		if err == nil && (s.heard == nil || *s.heard != state) {
-			if err = s.Set(state); err == nil {
+			if err = s.Board.Follow(s.Board.ofCaller(s.Job), state); err == nil {
 				s.heard = &state
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 )
@@ -15,8 +16,9 @@ import (
 // TestSubscriberFollows: it takes the state at once, each change, and the one that
 // it missed while the server was away.
 func TestSubscriberFollows(t *testing.T) {
-	r := &recorders{state: trace.On}
-	board := New(Options{Apply: r.apply, State: r.read})
+	run := ringtest.Shared(t)
+	begin(t, run, "j1", trace.On)
+	board := New(Options{RunDir: run})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,23 +36,22 @@ func TestSubscriberFollows(t *testing.T) {
 		}
 	}
 	down := up(l)
-	states := make(chan trace.State, 16)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	sub := &Subscriber{Endpoint: &endpoint.Options{}, Address: endpoint.Address{TCP: address}, Job: "ns/j1", Set: func(s trace.State) error {
-		states <- s
-		return nil
-	}}
+	follows := New(Options{RunDir: ringtest.Shared(t), Job: "j1"})
+	sub := &Subscriber{Board: follows, Endpoint: &endpoint.Options{}, Address: endpoint.Address{TCP: address}, Job: "ns/j1"}
 	go func() { ended <- sub.Run(ctx) }()
 	want := func(s trace.State) {
 		t.Helper()
 		deadline := time.After(time.Minute)
 		for {
+			_, changed, _ := follows.last("j1")
+			if bits, ok := follows.Wanted("j1"); ok && trace.FromBits(bits) == s {
+				return
+			}
+
 			select {
-			case got := <-states:
-				if got == s {
-					return
-				}
+			case <-changed:
 			case <-deadline:
 				t.Fatalf("never told %v", s)
 			}

@@ -7,22 +7,21 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/laggard-dev/laggard/collector/internal/wiretest"
+	"github.com/laggard-dev/laggard/collector/internal/ringtest"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint/endpointtest"
+	"github.com/laggard-dev/laggard/collector/trace"
 )
 
 // TestUpstreamBytes: the bytes that FaultDiag-online and TaskD's manager send to ClusterD do
 // here what they do there, and what they are told is the bytes that they expect.
 func TestUpstreamBytes(t *testing.T) {
-	messages := wiretest.Read(t, "testdata/trainingdatatrace.txt")
-	r := &recorders{}
-	b := New(Options{Apply: r.apply, State: r.read, Name: func(name string) string {
-		if name == "6f3a0c1e-5d0b-4b8e-9a55-0123456789ab" {
-			return "j1"
-		}
-
-		return name
-	}})
-	conn := connect(t, b, grpc.WithDefaultCallOptions(grpc.ForceCodec(wiretest.Raw{})))
+	messages := endpointtest.ReadMessages(t, "testdata/trainingdatatrace.txt")
+	const uid = "6f3a0c1e-5d0b-4b8e-9a55-0123456789ab"
+	run := ringtest.Shared(t)
+	begin(t, run, uid, trace.State{})
+	b := New(Options{RunDir: run, Job: "j1"})
+	b.Wanted(uid) // the drain tells whose ring it is
+	conn := connect(t, b, grpc.WithDefaultCallOptions(grpc.ForceCodec(endpointtest.Raw{})))
 	ctx := timeout(t)
 	follows, err := subscribeRaw(ctx, conn, messages["subscribe"])
 	if err != nil {

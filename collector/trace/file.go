@@ -118,10 +118,10 @@ type Follower struct {
 	// minute; nil: silent.
 	Logger *slog.Logger
 
-	state State
-	known bool
-	said  string
-	at    time.Time
+	state State     // that Set took last
+	known bool      // there was one
+	said  string    // the last problem that was logged
+	at    time.Time // then
 }
 
 // Run reads the file every second, and at once when its directory hints at a
@@ -168,6 +168,7 @@ func (f *Follower) look(now time.Time) {
 	f.state, f.known = s, true
 }
 
+// say logs a problem, the same one not again within sayAgain.
 func (f *Follower) say(now time.Time, err error) {
 	if err == nil || f.Logger == nil || err.Error() == f.said && now.Sub(f.at) < sayAgain {
 		return

@@ -331,13 +331,8 @@ func TestApply(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s := Switch{RunDir: run}
-	if _, ok := s.Wanted("j1"); ok {
-		t.Error("a switch that nobody set wants something")
-	}
-
 	for i, state := range []State{lightOnly, lightOnly, allOff, On} {
-		if err := s.Set("", state); err != nil {
+		if err := Apply(run, state, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 
@@ -355,67 +350,5 @@ func TestApply(t *testing.T) {
 	p.Close()
 	if all, _ := Recorders(run); len(all) != 0 {
 		t.Errorf("a closed recorder is listed: %+v", all)
-	}
-}
-
-// TestSwitchOfOneJob: a word of one job reaches its recorders alone, a word of all jobs
-// replaces those, and the first word of a source that spoke before is left to the drain.
-func TestSwitchOfOneJob(t *testing.T) {
-	run := ringtest.Shared(t)
-	id, err := ring.Self()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	processes := map[string]*ring.Process{}
-	own := id
-	for _, job := range []string{"a", "b", "uid-of-c"} {
-		own.Incarnation++
-		texts := ring.NewStrings(ring.CRC32C)
-		text := texts.Intern(`{"job":"` + job + `","rank":0}`)
-		p, err := ring.Create(run, own, texts, ring.AllOn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		p.SetIdentity(text)
-		processes[job] = p
-	}
-
-	s := Switch{RunDir: run, Name: func(job string) string { return strings.TrimPrefix(job, "uid-of-") }}
-	check := func(a, b, c State) {
-		t.Helper()
-		for job, want := range map[string]State{"a": a, "b": b, "uid-of-c": c} {
-			if w, _ := processes[job].Wanted(); FromBits(w) != want {
-				t.Errorf("job %s is told %v, want %v", job, FromBits(w), want)
-			}
-		}
-	}
-	set := func(set func(string, State) error, job string, state State) {
-		t.Helper()
-		if err := set(job, state); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(s.Set, "a", allOff)
-	check(allOff, On, On)
-	set(s.Set, "c", lightOnly)
-	check(allOff, On, lightOnly)
-	set(s.Follow, "b", allOff) // what held before: the drain's to tell
-	check(allOff, On, lightOnly)
-	if bits, ok := s.Wanted("b"); !ok || FromBits(bits) != allOff {
-		t.Errorf("of b is wanted %v, %v", FromBits(bits), ok)
-	}
-
-	if _, ok := s.Wanted("later"); ok {
-		t.Error("a word of one job is wanted of a later one")
-	}
-
-	set(s.Follow, "b", lightOnly) // news
-	check(allOff, lightOnly, lightOnly)
-	set(s.Set, "", On)
-	check(On, On, On)
-	if state, ok := s.State("later"); !ok || state != On {
-		t.Errorf("a word of all jobs is not wanted of a later one: %v, %v", state, ok)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"github.com/laggard-dev/laggard/ageing"
 	"github.com/laggard-dev/laggard/collector/drain"
 	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ledger"
@@ -39,7 +41,7 @@ type agent struct {
 	follower *intake.Follower // nil without a store
 	ageing   *ageing.Loop
 	ledger   *ledger.Ledger
-	switches *switches
+	board    *switchboard.Board
 	left     error // what the drain left in the rings
 
 	mu  sync.Mutex
@@ -83,10 +85,13 @@ func (a *agent) build(ctx context.Context) error {
 		a.o.Logger.Warn("a write that was broken off is not settled", "err", err)
 	}
 
-	a.switches = newSwitches(a)
+	a.board = switchboard.New(switchboard.Options{
+		RunDir: a.o.RingDir, Node: a.o.Node, Job: a.o.JobName, Seen: a.jobs,
+		Unnamed: func() string { return a.drain.Unnamed() }, // of the drain that is made next
+	})
 	files, _ := a.shares()
 	a.drain, err = drain.New(drain.Options{
-		RunDir: a.o.RingDir, Open: a.openSegment, Node: a.o.Node, Pod: a.o.Pod, Logger: a.o.Logger, Trust: a.trust(), Wanted: a.switches.wanted,
+		RunDir: a.o.RingDir, Open: a.openSegment, Node: a.o.Node, Pod: a.o.Pod, Logger: a.o.Logger, Trust: a.trust(), Wanted: a.board.Wanted,
 		Drained: a.grown, Rotated: a.rotated, Files: files,
 	})
 	if err != nil {
@@ -145,17 +150,11 @@ func (a *agent) owns(job string, rank int) bool {
 	return a.own[job][rank] != nil
 }
 
-// hasJob tells whether recorders of the job were seen here.
-func (a *agent) hasJob(job string) bool {
+// jobs lists the jobs whose recorders were seen here.
+func (a *agent) jobs() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for own := range a.own {
-		if a.switches.job(own) == job {
-			return true
-		}
-	}
-
-	return false
+	return slices.Collect(maps.Keys(a.own))
 }
 
 // account enters what was lost into the ledger, and into the store's.

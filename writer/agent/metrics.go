@@ -8,10 +8,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// metrics turns the parts' counters into Prometheus metrics when they are
-// asked for: the parts know nothing of Prometheus.
-type metrics struct{ a *agent }
-
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("laggard_"+name, help, labels, nil)
 }
@@ -54,31 +50,28 @@ var (
 	alteredTotal     = description("records_altered_total", "Records stored otherwise than they came: with a word cut, without waiting for the end of their step, with groups without their members, or without their groups.", "reason")
 )
 
-// Describe implements prometheus.Collector.
-func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	prometheus.DescribeByCollect(m, ch)
-}
-
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+// metrics turns the parts' counters into Prometheus metrics when they are asked for: the
+// parts know nothing of Prometheus. It is a prometheus.CollectorFunc.
+func (a *agent) metrics(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	m.drain(counter, gauge)
-	m.ageing(counter, gauge)
-	if m.a.follower != nil {
-		m.follower(counter, gauge)
+	a.drainMetrics(counter, gauge)
+	a.ageingMetrics(counter, gauge)
+	if a.follower != nil {
+		a.followerMetrics(counter, gauge)
 	}
 }
 
+// emit sends a metric with the values of its labels.
 type emit func(d *prometheus.Desc, v float64, labels ...string)
 
-// drain reports what came out of the rings, and what was lost before it did, by reason.
-func (m *metrics) drain(counter, gauge emit) {
-	s := m.a.drain.Stats()
+// drainMetrics reports what came out of the rings, and what was lost before it did, by reason.
+func (a *agent) drainMetrics(counter, gauge emit) {
+	s := a.drain.Stats()
 	for k := range s.Drained {
 		kind := record.Kind(k).String()
 		counter(drainedTotal, float64(s.Drained[k]), kind)
@@ -103,8 +96,9 @@ func (m *metrics) drain(counter, gauge emit) {
 	gauge(drainLag, s.Lag.Seconds())
 }
 
-func (m *metrics) ageing(counter, gauge emit) {
-	s := m.a.ageing.Stats()
+// ageingMetrics reports what was deleted under the disk cap, and what is there now.
+func (a *agent) ageingMetrics(counter, gauge emit) {
+	s := a.ageing.Stats()
 	counter(agedTotal, float64(s.Records))
 	counter(segmentsAged, float64(s.Shipped), "true")
 	counter(segmentsAged, float64(s.Segments-s.Shipped), "false")
@@ -113,9 +107,9 @@ func (m *metrics) ageing(counter, gauge emit) {
 	gauge(overBytes, float64(s.Over))
 }
 
-// follower reports what is shipped, in doubt and behind, since the agent's start.
-func (m *metrics) follower(counter, gauge emit) {
-	s := m.a.follower.Stats()
+// followerMetrics reports what is shipped, in doubt and behind, since the agent's start.
+func (a *agent) followerMetrics(counter, gauge emit) {
+	s := a.follower.Stats()
 	for table, t := range s.Tables {
 		counter(rowsStored, float64(t.Inserted), table)
 		counter(rowsFound, float64(t.Found), table)
@@ -138,11 +132,11 @@ func (m *metrics) follower(counter, gauge emit) {
 	}
 
 	gauge(pendingRows, float64(s.PendingRows))
-	st := m.a.follower.State()
+	st := a.follower.State()
 	gauge(backlogBytes, float64(st.Backlog))
 	gauge(ranksShipped, float64(st.Ranks))
 	gauge(ranksForeign, float64(st.Foreign))
-	counter(linesTotal, float64(m.a.follower.Counters().Lines))
+	counter(linesTotal, float64(a.follower.Counters().Lines))
 	for reason, l := range st.Losses {
 		counter(lostWhileReading, float64(l.Events), reason)
 	}

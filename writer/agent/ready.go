@@ -23,7 +23,7 @@ type check struct {
 }
 
 func (a *agent) readiness() readiness {
-	all := readiness{{"rings", a.drain.Ready}, {"disk", (&diskCheck{dir: filepath.Join(a.o.Dir, ".laggard")}).err}}
+	all := readiness{{"rings", a.drain.Ready}, {"disk", diskReady(filepath.Join(a.o.Dir, ".laggard"))}}
 	if a.follower != nil {
 		all = append(all, check{"store", func() error { return storeReady(a.follower.Stats(), time.Now()) }})
 	}
@@ -65,34 +65,39 @@ func storeReady(s ship.Stats, now time.Time) error {
 	return fmt.Errorf("%s since %s: %s", s.Failing, s.FailingAt.UTC().Format(time.RFC3339), s.LastError)
 }
 
-// diskCheck finds out whether the profiling directory takes bytes, by writing some.
-type diskCheck struct {
-	dir   string
-	since atomic.Int64 // when the write under way began, 0 none
-}
-
 // diskPatience is how long a write may take: others wait for it no longer.
 const diskPatience = 5 * time.Second
 
-func (d *diskCheck) err() error {
-	now := time.Now()
-	if !d.since.CompareAndSwap(0, now.UnixNano()) {
-		if since := time.Unix(0, d.since.Load()); now.Sub(since) > diskPatience {
-			return fmt.Errorf("%s: a write has not come back since %s; look at the volume", d.dir, since.UTC().Format(time.RFC3339))
+// diskReady returns what finds out whether a directory takes bytes, by writing some. One
+// look writes at a time: a volume that hangs holds up one request, not each.
+func diskReady(dir string) func() error {
+	var began atomic.Int64 // when the write under way began, 0 none
+	return func() error {
+		now := time.Now()
+		if began.CompareAndSwap(0, now.UnixNano()) {
+			defer began.Store(0)
+			return tryWrite(dir)
 		}
 
-		return nil // the other look tells
-	}
+		since := began.Load()
+		if since == 0 || now.Sub(time.Unix(0, since)) <= diskPatience {
+			return nil // the other look tells, or has just told
+		}
 
-	defer d.since.Store(0)
-	f, err := os.CreateTemp(d.dir, ".ready-")
+		return fmt.Errorf("%s: a write has not come back since %s; look at the volume", dir, time.Unix(0, since).UTC().Format(time.RFC3339))
+	}
+}
+
+// tryWrite writes a page into a directory, and removes it.
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".ready-")
 	if err == nil {
 		_, err = f.Write(make([]byte, os.Getpagesize()))
 		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 
 	if err != nil {
-		return fmt.Errorf("write into %s: %w; make room or lower --cap, and let uid %d write there", d.dir, err, os.Getuid())
+		return fmt.Errorf("write into %s: %w; make room or lower --cap, and let uid %d write there", dir, err, os.Getuid())
 	}
 
 	return nil

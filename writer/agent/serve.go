@@ -12,46 +12,44 @@ import (
 	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
-	"github.com/laggard-dev/laggard/writer/agent/probes"
 )
 
 // serve answers HTTP and gRPC until ctx ends.
 func (a *agent) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if a.o.Metrics != "" {
-		l, err := probes.Listen(a.o.Metrics)
+		l, err := ListenProbes(a.o.Metrics, a.o.Logger)
 		if err != nil {
 			return err
 		}
 
-		a.o.Logger.Info("serving metrics", "address", l.Addr().String())
-		g.Go(func() error { return probes.Serve(ctx, l, a.handler()) })
+		g.Go(func() error { return ServeProbes(ctx, l, a.handler()) })
 	}
 
+	// A TCP port that is taken ends the agent; a Unix socket is tried again (endpoint.Serve).
 	for _, at := range a.o.Listen {
-		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.switches.board.Register) })
+		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.board.Register) })
 	}
 
 	if a.o.SwitchServer != (endpoint.Address{}) {
-		follower := &switchboard.Subscriber{
-			Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Set: a.switches.follow(a.switches.named),
-			Recorders: func() []trace.Recorder { return a.switches.recorders(a.switches.named) },
-			Node:      a.o.Node, Logger: a.o.Logger,
-		}
+		follower := &switchboard.Subscriber{Board: a.board, Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Logger: a.o.Logger}
 		g.Go(func() error { return follower.Run(ctx) })
 	}
 
 	if a.o.SwitchFile != "" {
-		file := &trace.Follower{Path: a.o.SwitchFile, Set: a.switches.follow(""), Logger: a.o.Logger}
+		everyJob := func(s trace.State) error { return a.board.Follow("", s) }
+		file := &trace.Follower{Path: a.o.SwitchFile, Set: everyJob, Logger: a.o.Logger}
 		g.Go(func() error { return file.Run(ctx) })
 	}
 
 	return g.Wait()
 }
 
+// handler answers /metrics, /healthz, which says that the process runs, and /readyz, which
+// says what keeps it from its work: in all, and of each part under its name.
 func (a *agent) handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&metrics{a})
+	registry.MustRegister(prometheus.CollectorFunc(a.metrics))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

@@ -68,6 +68,8 @@ func (s *Stream) merge(infos []segment.Info) {
 	s.sweep(listed)
 }
 
+// update takes what a listing says of a file that is known. Another inode under its name is
+// not yet another file: identify looks at the content when it is opened.
 func (s *Stream) update(f *file, info segment.Info) {
 	same := f.device == info.Device && f.inode == info.Inode
 	if same && f.done && !f.past && !f.compressed && info.Size > f.seen {

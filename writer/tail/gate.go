@@ -178,6 +178,7 @@ func (s *Stream) sweep(listed map[int64]bool) {
 	}
 }
 
+// closeGate ends what Guard began: the stream is given up.
 func (s *Stream) closeGate() {
 	g := &s.gate
 	g.mu.Lock()

@@ -86,6 +86,8 @@ func (l *Lease) Claimed() bool {
 // Leased reports whether a process ships a rank directory now.
 func Leased(dir string) bool { return locked(filepath.Join(dir, leaseName)) }
 
+// locked reports whether a file is there and another process has it locked. A shared lock
+// is asked for, so that two who look at once don't take each other for its holder.
 func locked(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

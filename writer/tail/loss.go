@@ -46,6 +46,8 @@ func (s *Stream) Losses() []Loss {
 	return l
 }
 
+// countSkipped counts the lines that the reader left out since the last call, for they were
+// longer than it takes.
 func (s *Stream) countSkipped(f *file) {
 	if s.reader == nil {
 		return

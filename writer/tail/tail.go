@@ -177,6 +177,7 @@ func (t *Tree) mayInflate() bool {
 	return n < min(maxInflating, t.o.Files)
 }
 
+// forget takes a stream, whose file is being closed, out of those that are open.
 func (t *Tree) forget(s *Stream) {
 	if i := slices.Index(t.open, s); i >= 0 {
 		t.open = slices.Delete(t.open, i, i+1)
@@ -189,6 +190,7 @@ func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 // baseName is a segment's name whether it is compressed or not.
 func baseName(name string) string { return strings.TrimSuffix(name, ".zst") }
 
+// wrap says of which directory an error is.
 func (s *Stream) wrap(err error) error {
 	return fmt.Errorf("read %s: %w", s.Dir.Path, err)
 }

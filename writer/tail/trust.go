@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/laggard-dev/laggard/writer/segment"
 )
@@ -30,7 +29,8 @@ func (s *Stream) list() ([]segment.Info, error) {
 		}
 
 		if !known { // the usual case does not come here
-			owner, known = jobOwner(s.Dir.Path), true
+			owner, _ = segment.Owner(filepath.Dir(s.Dir.Path)) // root where it is not to be known
+			known = true
 		}
 
 		if i.UID == owner {
@@ -40,22 +40,6 @@ func (s *Stream) list() ([]segment.Info, error) {
 		s.refuse(i)
 		return true
 	}), nil
-}
-
-// jobOwner is the owner of the directory that holds a rank's, root when that is not
-// to be known.
-func jobOwner(rankDir string) uint32 {
-	info, err := os.Lstat(filepath.Dir(rankDir))
-	if err != nil {
-		return 0
-	}
-
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() {
-		return 0
-	}
-
-	return st.Uid
 }
 
 // refuse counts a file that is not read, the first time that it is met.

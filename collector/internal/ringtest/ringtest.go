@@ -1,5 +1,8 @@
 // Package ringtest is what the collector's tests share: a place on tmpfs, a Writer in
-// memory, and the C recorder with its test driver, built once.
+// memory, a drain into it, and the C recorder with its test driver, built once.
+//
+// Caveat: it imports the drain, so tests inside the packages ring and drain can't use it;
+// those of the packages ring_test and drain_test can.
 package ringtest
 
 import (

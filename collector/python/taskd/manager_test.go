@@ -23,9 +23,11 @@ import (
 	"github.com/laggard-dev/laggard/collector/drain"
 	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/taskpb"
+	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
 const interpreter = "/usr/bin/python3"
@@ -319,9 +321,9 @@ func TestManagerBesideAgent(t *testing.T) {
 	m.expectBoth(t, stream, registered)
 	status := func(code int) string { return fmt.Sprintf("STATUS %d Worker/2/5>Mgr/0/-1 default true", code) }
 	var memory ringtest.Memory
-	agent := func() (*trace.Switch, *drain.Drain) {
+	agent := func() (*switchboard.Board, *drain.Drain) {
 		t.Helper()
-		s := &trace.Switch{RunDir: w.run}
+		s := switchboard.New(switchboard.Options{RunDir: w.run})
 		d, err := drain.New(drain.Options{RunDir: w.run, Wanted: s.Wanted, Open: func(record.Meta) (drain.Writer, error) { return &memory, nil }})
 		if err != nil {
 			t.Fatal(err)
@@ -354,8 +356,9 @@ func TestManagerBesideAgent(t *testing.T) {
 	drains.Close()
 	speaks, drains := agent()
 	pass(drains, trace.State{})
-	if err := speaks.Set("job-1", trace.State{Light: true}); err != nil {
-		t.Fatal(err)
+	light := &tracepb.ProfilingSwitch{CommunicationOperator: "off", Step: "on", SaveCheckpoint: "on", FP: "on", DataLoader: "on"}
+	if r, err := speaks.ModifyTrainingDataTraceSwitch(t.Context(), &tracepb.DataTypeReq{JobNsName: "ns/job-1", ProfilingSwitch: light}); err != nil || r.GetCode() != switchboard.OK {
+		t.Fatal(r, err)
 	}
 
 	m.expect(t, status(1410)) // nobody commanded it

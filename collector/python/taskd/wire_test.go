@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/laggard-dev/laggard/collector/internal/wiretest"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint/endpointtest"
 )
 
 // noUUID stands where a message has its uuid.
@@ -34,7 +34,7 @@ func rawManager(t *testing.T) (address string, calls, acks chan got, down chan [
 		t.Fatal(err)
 	}
 
-	s := grpc.NewServer(grpc.ForceServerCodec(wiretest.Raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+	s := grpc.NewServer(grpc.ForceServerCodec(endpointtest.Raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(s)
 		receive := func(came chan<- got) error {
 			var b []byte
@@ -80,7 +80,7 @@ func rawManager(t *testing.T) (address string, calls, acks chan got, down chan [
 // TestWorkerBytes: what our worker sends to TaskD's manager is, byte by byte, what TaskD's
 // network carries, and it obeys the manager's bytes.
 func TestWorkerBytes(t *testing.T) {
-	messages := wiretest.Read(t, "testdata/tasknet.txt")
+	messages := endpointtest.ReadMessages(t, "testdata/tasknet.txt")
 	address, calls, acks, down := rawManager(t)
 	w := start(t, "LAGGARD_TASKD_PROXY="+address)
 	comes := func(came <-chan got, method, name string) {

@@ -21,18 +21,18 @@ const (
 )
 
 // guard closes the connections of strangers, and of whom there are too many, before a
-// byte of them is read.
+// byte of them is read: the gRPC server behind it parses nothing of who may not call.
 type guard struct {
 	net.Listener
 	o   *Options
 	log *slog.Logger
 	max int
 
-	mu      sync.Mutex
+	mu      sync.Mutex     // guards what follows: connections are closed in other goroutines
 	open    map[string]int // by peer
 	total   int
-	refused int
-	said    time.Time
+	refused int       // since they were said
+	said    time.Time // when refused connections were logged last
 }
 
 func (o *Options) guard(l net.Listener, log *slog.Logger) *guard {
@@ -73,6 +73,7 @@ func (g *guard) who(c net.Conn) (string, error) {
 	return fmt.Sprint("uid ", uid), err
 }
 
+// take counts a connection of a peer; an error: there are too many.
 func (g *guard) take(who string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,7 +20,8 @@ const (
 	idleTimeout      = time.Minute
 	alive            = 30 * time.Second
 	aliveTimeout     = 20 * time.Second
-	// maxStreams bounds the calls at once of one connection.
+	// maxStreams bounds the calls at once of one connection: an agent has a subscription and
+	// a report under way.
 	maxStreams = 64
 	// again is the pause after a socket could not be made.
 	again = 5 * time.Second
@@ -88,6 +89,8 @@ func (o *Options) listenTCP(at Address) (net.Listener, []grpc.ServerOption, erro
 	return l, options, nil
 }
 
+// serve answers calls on a listener until ctx ends. Streams are cut off then: their other
+// ends come again.
 func (o *Options) serve(ctx context.Context, l net.Listener, address string, options []grpc.ServerOption, log *slog.Logger, register func(grpc.ServiceRegistrar)) error {
 	s := grpc.NewServer(append(options,
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxConcurrentStreams(maxStreams),

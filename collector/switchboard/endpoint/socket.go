@@ -199,6 +199,7 @@ func (c *called) Write(b []byte) (int, error) {
 	return n, c.explain(err)
 }
 
+// explain adds to the error of a connection that was cut off before a word why that may be.
 func (c *called) explain(err error) error {
 	if err == nil || c.heard.Load() || !errors.Is(err, io.EOF) && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		return err
@@ -207,10 +208,12 @@ func (c *called) explain(err error) error {
 	return fmt.Errorf("the agent at %s hung up (%w): it serves its own user, root and those of its --trust-uid, and we are uid %d; or too many connections are open, as its log would say", c.path, err, os.Geteuid())
 }
 
+// strange is the error for a socket whose maker or server is not believed.
 func (o *Options) strange(path, does string, uid uint32) error {
 	return fmt.Errorf("%s %s uid %d, who is neither this user nor root: not called; --trust-uid %d believes it", path, does, uid, uid)
 }
 
+// noSwitch is the error for a socket that is not there or not served.
 func noSwitch(path string, err error) error {
 	return fmt.Errorf("no agent listens at %s (%w): name its ring directory with --ring-dir (LAGGARD_RUN), or its address", path, err)
 }

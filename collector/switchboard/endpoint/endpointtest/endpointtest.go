@@ -1,4 +1,5 @@
-// Package endpointtest makes certificates and tokens for tests of switches on TCP.
+// Package endpointtest is what tests of gRPC services share: certificates and tokens of
+// switches on TCP, and messages as bytes.
 package endpointtest
 
 import (

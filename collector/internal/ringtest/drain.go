@@ -1,7 +1,4 @@
-// Package draintest runs the recorders' test programs and drains what they recorded into
-// memory. It stands apart from ringtest because it needs the drain, whose own tests
-// need ringtest.
-package draintest
+package ringtest
 
 import (
 	"bytes"
@@ -13,25 +10,24 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/drain"
-	"github.com/laggard-dev/laggard/collector/internal/ringtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Drain is a drain whose writers are kept by incarnation.
 type Drain struct {
 	*drain.Drain
-	Writers map[record.ID]*ringtest.Memory
+	Writers map[record.ID]*Memory
 	run     string
 }
 
-// New returns a drain of a run directory.
-func New(t testing.TB, run string) *Drain {
+// NewDrain returns a drain of a run directory.
+func NewDrain(t testing.TB, run string) *Drain {
 	t.Helper()
-	c := &Drain{Writers: make(map[record.ID]*ringtest.Memory), run: run}
-	d, err := drain.New(drain.Options{RunDir: run, Job: "default", Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
+	c := &Drain{Writers: make(map[record.ID]*Memory), run: run}
+	d, err := drain.New(drain.Options{RunDir: run, Node: "n0", Open: func(m record.Meta) (drain.Writer, error) {
 		w := c.Writers[m.Incarnation]
 		if w == nil {
-			w = &ringtest.Memory{Meta: m}
+			w = &Memory{Meta: m}
 			c.Writers[m.Incarnation] = w
 		}
 
@@ -76,7 +72,7 @@ func (c *Drain) Finish(t testing.TB) *Drain {
 }
 
 // Only returns the one writer there is.
-func (c *Drain) Only(t testing.TB) *ringtest.Memory {
+func (c *Drain) Only(t testing.TB) *Memory {
 	t.Helper()
 	if len(c.Writers) != 1 {
 		t.Fatalf("%d incarnations, want 1", len(c.Writers))
@@ -90,7 +86,7 @@ func (c *Drain) Only(t testing.TB) *ringtest.Memory {
 }
 
 // Killed is Only, nil when the program died before its first range.
-func (c *Drain) Killed(t testing.TB) *ringtest.Memory {
+func (c *Drain) Killed(t testing.TB) *Memory {
 	t.Helper()
 	if len(c.Writers) == 0 {
 		return nil

@@ -1,6 +1,4 @@
-// Package wiretest is for tests that hold a protocol to bytes that are written down: nothing
-// generated lies between them and the connection.
-package wiretest
+package endpointtest
 
 import (
 	"bytes"
@@ -10,7 +8,8 @@ import (
 	"testing"
 )
 
-// Raw is a gRPC codec that leaves messages as they are: each is a *[]byte.
+// Raw is a gRPC codec that leaves messages as they are: each is a *[]byte. It is for tests
+// that hold a protocol to bytes that are written down: nothing generated lies between.
 type Raw struct{}
 
 // Marshal implements encoding.Codec.
@@ -25,9 +24,9 @@ func (Raw) Unmarshal(b []byte, v any) error {
 // Name implements encoding.Codec.
 func (Raw) Name() string { return "proto" }
 
-// Read reads a file of messages: a line each, its name and its bytes in hex; a line that
+// ReadMessages reads a file of messages: a line each, its name and its bytes in hex; a line that
 // begins with # says where they are from.
-func Read(t testing.TB, path string) map[string][]byte {
+func ReadMessages(t testing.TB, path string) map[string][]byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

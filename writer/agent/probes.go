@@ -1,21 +1,17 @@
-// Package probes serves the metrics and health endpoints of a process over HTTP. They
-// answer when the process has no descriptor left, which is when they are asked.
-//
-// Invariant: a connection that is accepted gives its descriptor back, and the reserve is
-// filled again with it. Caveat: an eighth of the process's descriptors bounds the
-// connections; further callers wait.
-package probes
+package agent
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/collector/ring"
@@ -25,11 +21,12 @@ import (
 const connectionIdle = 5 * time.Second
 
 // mostConnections bounds those connections, each of which is a descriptor that the rings
-// and the store want: an eighth of what there are.
+// and the store want: an eighth of what there are. Further callers wait.
 func mostConnections() int { return min(max(ring.OpenFiles()/8, 4), 512) }
 
-// Serve answers until ctx ends, then lets what is being answered finish.
-func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+// ServeProbes answers metrics and health until ctx ends, then lets what is being answered
+// finish.
+func ServeProbes(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: connectionIdle}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
@@ -49,31 +46,31 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// spared is a listener that answers when there are no descriptors left: it holds one
-// in reserve, to give it up for the next connection.
-type spared struct {
-	net.Listener
-	slots  chan struct{} // a place for each connection
-	closed chan struct{}
-	close  sync.Once
-
-	mu    sync.Mutex
-	spare *os.File // guarded by mu; nil while a connection has it
-}
-
-// Listen listens at a TCP address and keeps a descriptor in reserve.
-func Listen(address string) (net.Listener, error) {
+// ListenProbes listens at the TCP address of metrics and health, and says so. It answers
+// also when the process has no descriptor left, which is when it is asked.
+func ListenProbes(address string, log *slog.Logger) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
 	}
 
-	s := &spared{Listener: l, slots: make(chan struct{}, mostConnections()), closed: make(chan struct{})}
+	s := &spared{Listener: l}
 	if err := s.reserveLocked(); err != nil {
 		return nil, fmt.Errorf("serve metrics: keep a descriptor in reserve: %w", errors.Join(err, l.Close()))
 	}
 
-	return s, nil
+	log.Info("serving metrics", "address", l.Addr().String())
+	return netutil.LimitListener(s, mostConnections()), nil
+}
+
+// spared is a listener that answers when there are no descriptors left: it holds one
+// in reserve, to give it up for the next connection. What is accepted gives its
+// descriptor back, and the reserve is filled again with it.
+type spared struct {
+	net.Listener
+
+	mu    sync.Mutex
+	spare *os.File // guarded by mu; nil while a connection has it
 }
 
 func (s *spared) reserveLocked() (err error) {
@@ -86,29 +83,16 @@ func (s *spared) reserveLocked() (err error) {
 
 // Accept implements net.Listener.
 func (s *spared) Accept() (net.Conn, error) {
-	select {
-	case s.slots <- struct{}{}:
-	case <-s.closed:
-		return nil, net.ErrClosed
-	}
-
 	c, err := s.Listener.Accept()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		c, err = s.acceptWithSpare()
 	}
 
 	if err != nil {
-		<-s.slots
 		return nil, err
 	}
 
 	return &sparedConn{Conn: c, of: s}, nil
-}
-
-// Close implements net.Listener.
-func (s *spared) Close() error {
-	s.close.Do(func() { close(s.closed) })
-	return s.Listener.Close()
 }
 
 func (s *spared) acceptWithSpare() (net.Conn, error) {
@@ -130,18 +114,14 @@ func (s *spared) acceptWithSpare() (net.Conn, error) {
 // sparedConn fills the reserve again with the descriptor that it gives back.
 type sparedConn struct {
 	net.Conn
-	of   *spared
-	once sync.Once
+	of *spared
 }
 
 // Close implements net.Conn.
 func (c *sparedConn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() {
-		c.of.mu.Lock()
-		_ = c.of.reserveLocked() // else the next one does
-		c.of.mu.Unlock()
-		<-c.of.slots
-	})
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	_ = c.of.reserveLocked() // else the next one does
 	return err
 }
