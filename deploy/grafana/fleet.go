@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // fleet is the first page: which jobs, which nodes, what it costs.
 func fleet() Dashboard {

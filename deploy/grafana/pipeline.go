@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // account is the ledger by job: of a segment's entries of the same state, reason
 // and kind the one that has seen most of the segment counts. Entries with a batch
