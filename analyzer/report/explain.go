@@ -14,8 +14,8 @@ import (
 func Explain(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p := newPrinter(w, o)
 	h := headlineOf(v)
-	p.printf("%s\n", p.in(toneStyles[h.tone]+bold, h.title))
-	p.wrapped("", h.more)
+	p.printf("%s\n", p.in(toneStyles[h.Tone]+bold, h.Title))
+	p.wrapped("", h.More)
 	p.printf("\n")
 	p.wrapped("", scope(v))
 	p.wrapped("", p.Made.sentence())

@@ -106,7 +106,7 @@ func (p *Picture) chosen(v *verdict.Verdict) []string {
 
 // layers returns the matrices of a page, the most telling first.
 func (p *Picture) layers(v *verdict.Verdict) []layer {
-	var list []layer
+	list := []layer{}
 	if p.empty() {
 		return list
 	}

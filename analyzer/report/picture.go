@@ -48,6 +48,11 @@ type layer struct {
 	// shares of the step, 0…1.
 	Ratio  bool `json:"ratio"`
 	values []float32
+
+	// What encode makes of the values: one byte a cell, 0 is "not measured", k is
+	// Levels[k]; deflate (raw) and base64.
+	Levels []float64 `json:"levels"` // 256 values; of a ratio its natural logarithm
+	Data   string    `json:"data"`
 }
 
 // row returns the values of rank number i (in drawing order).

@@ -47,8 +47,8 @@ var toneMarks = map[tone]string{good: "✓", note: "✓", warn: "▲", bad: "●
 func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p := newPrinter(w, o)
 	h := headlineOf(v)
-	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
-	p.wrapped("  ", h.more)
+	p.printf("%s  %s\n", p.in(toneStyles[h.Tone]+bold, toneMarks[h.Tone]+" "+strings.ToUpper(h.Label)), p.in(bold, h.Title))
+	p.wrapped("  ", h.More)
 	p.wrapped("  ", scope(v))
 	p.wrapped("  ", p.Made.sentence())
 	if len(v.Nodes) > 0 {

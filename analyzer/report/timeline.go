@@ -74,8 +74,8 @@ type stepPicture struct {
 	Foot          float64
 	Ticks         []tick
 	Lines         []stepLine
-	Rows          [][]string // see timelineRows
-	Kinds         []swatch
+	Rows          [][]string  // see timelineRows
+	Kinds         [][2]string // of kindsOfBars, those that are drawn
 }
 
 type tick struct {
@@ -99,10 +99,8 @@ type bar struct {
 	from, to            float64 // in time
 }
 
-// swatch explains a colour.
-type swatch struct{ Class, Name string }
-
-var kindsOfBars = []swatch{
+// kindsOfBars explain the colours: the class of a bar, and what it is in words.
+var kindsOfBars = [][2]string{
 	{"own", "own work"}, {"forward", "forward"}, {"backward", "backward"}, {"load", "loading data"}, {"save", "saving"},
 	{"blocked", "blocked"}, {"waits", "waits for a rank that has not entered"}, {"comm", "transfer"},
 }
@@ -140,7 +138,7 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 	s.Foot, s.Height = y-8, y
 	s.Names = strings.Join(ranks, ", ")
 	for _, k := range kindsOfBars {
-		if used[k.Class] {
+		if used[k[0]] {
 			s.Kinds = append(s.Kinds, k)
 		}
 	}
