@@ -178,18 +178,18 @@ func (j *job) saved(i int, from, to float64) {
 }
 
 // passed notes a forward or backward pass.
-func (j *job) passed(i int, backward bool, from, to float64) {
+func (j *job) passed(i, way int, from, to float64) {
 	r := &j.r[i]
 	if r.drop {
 		return
 	}
 
 	a, b := j.tick(i, from), j.tick(i, to)
-	if backward && j.cfg.Model.Recompute {
-		j.passed(i, false, from, from+(to-from)/j.cfg.Model.backward())
-	}
+	if way == back {
+		if j.cfg.Model.Recompute {
+			j.passed(i, forth, from, from+(to-from)/j.cfg.Model.backward())
+		}
 
-	if backward {
 		if !j.cfg.Record.Backward {
 			return
 		}

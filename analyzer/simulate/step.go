@@ -156,7 +156,7 @@ func (j *job) task(t task) {
 	}
 
 	parts := float64(2 * s.MicroBatches * s.Chunks)
-	j.inBackward = t.backward
+	j.inBackward = t.way == back
 	for k := range syncs {
 		for _, i := range ranks {
 			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
@@ -170,16 +170,16 @@ func (j *job) task(t task) {
 	}
 
 	j.inBackward = false
-	last := t.backward && t.micro == s.MicroBatches-1 && t.chunk == 0
+	last := t.way == back && t.micro == s.MicroBatches-1 && t.chunk == 0
 	at := t.micro*s.Chunks + t.chunk
 	for _, i := range ranks {
 		r := &j.r[i]
-		j.passed(i, t.backward, r.passFrom, r.t)
+		j.passed(i, t.way, r.passFrom, r.t)
 		if last {
 			r.backFrom, r.backTo = r.passFrom, r.t
 		}
 
-		r.ready[t.way()][at] = r.t
+		r.ready[t.way][at] = r.t
 	}
 }
 
@@ -187,7 +187,7 @@ func (j *job) task(t task) {
 func (j *job) passTime(t task) float64 {
 	s, m := j.lay.shape, &j.cfg.Model
 	ns := j.unitStep() / float64(s.MicroBatches+s.PP-1) / (1 + m.backward()) / float64(s.Chunks)
-	if t.backward {
+	if t.way == back {
 		ns *= m.backward()
 	}
 
@@ -222,7 +222,7 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 	}
 
 	ns *= j.phase
-	if t.backward {
+	if t.way == back {
 		ns *= r.backward
 	}
 
@@ -240,7 +240,7 @@ func (j *job) receive(i int, t task) {
 	from := j.lay.rank(a.t, a.c, a.d, need.stage)
 	r, f := &j.r[i], &j.r[from]
 	at := need.micro*s.Chunks + need.chunk
-	ready := f.ready[t.way()][at]
+	ready := f.ready[t.way][at]
 	post := r.t
 	begin := max(post, ready)
 	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
