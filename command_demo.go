@@ -86,11 +86,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	if err := d.judge(v); err != nil {
-		return err
-	}
-
-	return nil
+	return d.judge(v)
 }
 
 // prepare checks the flags and makes the folders.

@@ -12,8 +12,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -165,6 +167,13 @@ func flagError(c *cobra.Command, err error) error {
 	}
 
 	return usage("%s (see laggard %s --help)", message, c.Name())
+}
+
+// writeJSON writes a value as people read it.
+func writeJSON(w io.Writer, indent string, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", indent)
+	return e.Encode(v)
 }
 
 // positional returns an argument check with a message that says what is missing.

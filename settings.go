@@ -149,6 +149,16 @@ func settingNames(flags *pflag.FlagSet) []string {
 	return names
 }
 
+// oneOf refuses a word that is none of those known. refused says what it is, with a verb
+// for the word.
+func oneOf(refused, word string, known ...string) error {
+	if slices.Contains(known, word) {
+		return nil
+	}
+
+	return usage(refused+"%s", word, didYouMean(word, known))
+}
+
 // didYouMean returns "; did you mean X?" with the nearest of the known words, or
 // the list of them when none is near.
 func didYouMean(word string, known []string) string {
