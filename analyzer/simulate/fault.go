@@ -224,7 +224,7 @@ func (j *job) slowLink(g int, ns float64) {
 		return
 	}
 
-	if m.Sharded {
+	if m.Sharded { // two transfers share what the link adds: the gradients' and the parameters'
 		x.gather += 0.3 * ns
 		ns *= 0.7
 	}
