@@ -133,7 +133,8 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	return v, a.fewSteps(ctx, s, v, stages)
 }
 
-// A few steps are told of where there is no verdict; arrivals of jobs that are small enough to be held.
+// A few steps are told of where there is no verdict; arrivals of jobs that are small enough to be
+// held: raw ranges are read for them, each range of a step of a rank.
 const (
 	arrivalRanks = 1 << 10
 	arrivalSteps = 64

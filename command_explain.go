@@ -99,11 +99,12 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 	return report.WhatIf(w, v, result)
 }
 
-// A replay takes as many steps as their ranks are few: more say little new.
+// A replay takes as many steps as their ranks are few: more say little new. Raw ranges of all
+// its steps are held at once, so the bound is on steps times ranks.
 const (
 	replayedRanks = 1 << 14 // rank-steps
-	mostReplayed  = 200
-	leastReplayed = 16
+	mostReplayed  = 200     // steps
+	leastReplayed = 16      // steps of a job of any size
 )
 
 // replay plays the job's steps since the fault began again from its raw ranges.

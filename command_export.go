@@ -97,7 +97,8 @@ func (e *exporting) run(c *cobra.Command, spec string) error {
 	return nil
 }
 
-// toFile has a file appear complete or not at all.
+// toFile has a file appear complete or not at all. A missing folder is said in place of keep's
+// error, which speaks of the file beside it that is renamed in the end.
 func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == "-" {
 		return write(stdout)
@@ -168,6 +169,8 @@ type rowsOf struct {
 	err   error
 }
 
+// exportPortion is how many rows are held before they are written. A step is 224 bytes, words aside,
+// so that an export of any size holds some 4 MiB.
 const exportPortion = 16 << 10
 
 func (r *rowsOf) AddRank(x *row.Rank) {
@@ -191,12 +194,14 @@ func (r *rowsOf) AddCommunication(x *row.Communication) {
 	}
 }
 
+// full writes what is held when it is a portion. Its error is kept: a Builder returns none.
 func (r *rowsOf) full() {
 	if r.rows.Len() >= exportPortion && r.err == nil {
 		r.err = r.flush()
 	}
 }
 
+// flush writes what is held, and keeps its memory for the next portion.
 func (r *rowsOf) flush() error {
 	if r.rows.Len() == 0 || r.err != nil {
 		return nil

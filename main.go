@@ -134,6 +134,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
+// commandNames are those that help lists: the demo's worker is nobody's to call.
 func commandNames(c *cobra.Command) []string {
 	var names []string
 	for _, s := range c.Commands() {
@@ -155,6 +156,7 @@ type usageError struct{ message string }
 
 func (e usageError) Error() string { return e.message }
 
+// usage is an error of the command line: exit code 2.
 func usage(format string, args ...any) error {
 	return usageError{fmt.Sprintf(format, args...)}
 }
