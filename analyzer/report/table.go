@@ -226,7 +226,8 @@ func evidenceLines(p *printer, n verdict.Node) {
 			against = " = " + times(e.Value/e.Peers)
 		}
 
-		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(measureOf(e.Metric).name, 13)), e.Rank, seconds(e.Value), every(e.Metric), other(e.Metric), seconds(e.Peers), against)
+		m := measureOf(e.Metric)
+		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(m.name, 13)), e.Rank, seconds(e.Value), m.every, other(e.Metric), seconds(e.Peers), against)
 	}
 
 	if n.Detail != "" {
