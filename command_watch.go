@@ -70,19 +70,7 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 			return positional("SOURCE")(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("unknown output %q", w.output, "log", "json"); err != nil {
-				return err
-			}
-
-			if w.every <= 0 {
-				return usage("--every %v: must be more than 0", w.every)
-			}
-
-			if err := errors.Join(checkMinImpact(w.watch.MinImpact), w.cluster.check()); err != nil {
-				return err
-			}
-
-			if err := w.depth.check(); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 
@@ -91,21 +79,11 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 				return w.release(c.Context())
 			}
 
-			if w.once && (w.cluster.webhook != "" || w.depth.options.Nodes > 0) {
-				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
-			}
-
-			if err := w.share.check(w); err != nil {
+			if err := w.checkFollowing(); err != nil {
 				return err
 			}
 
 			w.source = args[0]
-			if w.to != "" {
-				if err := checkStore(w.to); err != nil {
-					return err
-				}
-			}
-
 			return w.start(c.Context())
 		},
 	}
@@ -126,6 +104,41 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 	w.cluster.flags(f)
 	w.depth.flags(f)
 	return c
+}
+
+// check refuses settings that are wrong whatever is done.
+func (w *observation) check() error {
+	if err := oneOf("unknown output %q", w.output, "log", "json"); err != nil {
+		return err
+	}
+
+	if w.every <= 0 {
+		return usage("--every %v: must be more than 0", w.every)
+	}
+
+	if err := errors.Join(checkMinImpact(w.watch.MinImpact), w.cluster.check()); err != nil {
+		return err
+	}
+
+	return w.depth.check()
+}
+
+// checkFollowing refuses settings that are wrong where jobs are followed: --release, which
+// follows none, does not mind them.
+func (w *observation) checkFollowing() error {
+	if w.once && (w.cluster.webhook != "" || w.depth.options.Nodes > 0) {
+		return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
+	}
+
+	if err := w.share.check(w); err != nil {
+		return err
+	}
+
+	if w.to == "" {
+		return nil
+	}
+
+	return checkStore(w.to)
 }
 
 // start wires the watcher and runs it.
