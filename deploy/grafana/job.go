@@ -114,7 +114,7 @@ ORDER BY ratio DESC LIMIT 100`,
 }
 
 func jobImpact() Panel {
-	return linePanel("Impact over time", "What each node or link costs the job, and all of them together, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9, series(
+	return namedPanel("Impact over time", "What each node or link costs the job, and all of them together, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9,
 		`WITH points AS (
   SELECT ts, multiIf(node != '', node, "group" != '', "group", 'all together') AS series, if(state IN ('suspect', 'recovered'), 0, impact_ppm / 1e6) AS value
   FROM verdicts WHERE job = ${job:sqlstring} AND ts <= $__toTime AND finding = '' AND $__conditionalAll(node IN ('', ${node:sqlstring}), $node)
@@ -124,7 +124,7 @@ FROM (
   SELECT greatest(toDateTime(ts, 'UTC'), toDateTime($__fromTime, 'UTC')) AS time, series, value, ts FROM points
   UNION ALL SELECT toDateTime($__toTime, 'UTC') AS time, series, value, ts FROM points
 )
-GROUP BY time, series ORDER BY time, series`, "time time, series text, value number")).named().steps().from(0)
+GROUP BY time, series ORDER BY time, series`).steps().from(0)
 }
 
 // steps keeps a value until the next.

@@ -87,8 +87,9 @@ func (p Panel) bars() Panel {
 	return p
 }
 
-// named gives each series the text of its label alone.
-func (p Panel) named() Panel {
+// namedPanel shows a line for each text in the query's column series, called by it alone.
+func namedPanel(title, description, unit string, w, h int, sql string) Panel {
+	p := linePanel(title, description, unit, w, h, series(sql, "time time, series text, value number"))
 	p.FieldConfig.Defaults.DisplayName = "${__field.labels.series}"
 	return p
 }
