@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,8 +90,8 @@ func (o *agentOptions) check() error {
 		return usage("--segment-size %s: want a size such as 10MiB", o.segmentSize)
 	}
 
-	if formats := []string{"laggard", "taskd"}; !slices.Contains(formats, o.Format) {
-		return usage("--format %s%s", o.Format, didYouMean(o.Format, formats))
+	if err := oneOf("--format %s", o.Format, "laggard", "taskd"); err != nil {
+		return err
 	}
 
 	if o.Node == "" {

@@ -81,10 +81,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	o := a.from
 	if bar := newProgress(os.Stderr, "reading", 0); bar.terminal {
 		defer bar.done()
-		o.Progress = func(done, total int) {
-			bar.total = total
-			bar.at(done)
-		}
+		o.Progress = bar.of
 	}
 
 	s, err := source.Open(ctx, a.source, o)
@@ -136,7 +133,8 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	return v, a.fewSteps(ctx, s, v, stages)
 }
 
-// A few steps are told of where there is no verdict; arrivals of jobs that are small enough to be held.
+// A few steps are told of where there is no verdict; arrivals of jobs that are small enough to be
+// held: raw ranges are read for them, each range of a step of a rank.
 const (
 	arrivalRanks = 1 << 10
 	arrivalSteps = 64
@@ -164,6 +162,16 @@ func (a *analysis) fewSteps(ctx context.Context, s source.Source, v *verdict.Ver
 	err := s.Records(ctx, a.job, one, taking(job.Take))
 	v.Arrivals = job.Order()
 	return err
+}
+
+// records reads the job's raw ranges again, from a source of their own.
+func (a *analysis) records(ctx context.Context, take func([]row.Rank, []row.Record)) error {
+	s, err := source.Open(ctx, a.source, a.from)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Records(ctx, a.job, a.from, taking(take))
 }
 
 // taking fits what takes all to a source.
@@ -213,9 +221,6 @@ func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
 	return errors.Join(report.HTML(f, v, a.picture(), made()), f.Close())
 }
 
-// outputs of analyze.
-var analyzeOutputs = []string{"table", "json", "html", "faultdiag"}
-
 func analyzeCommand() *cobra.Command {
 	a := &analysis{}
 	var output string
@@ -232,8 +237,8 @@ Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decid
   laggard analyze clickhouse://laggard@ch:9000/laggard --job 6f3a -o html > report.html`,
 		Args: positional("SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if !slices.Contains(analyzeOutputs, output) {
-				return usage("unknown output %q%s", output, didYouMean(output, analyzeOutputs))
+			if err := oneOf("unknown output %q", output, "table", "json", "html", "faultdiag"); err != nil {
+				return err
 			}
 
 			a.source, a.plain = args[0], output == "json"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,8 +28,8 @@ reason. It changes nothing. Exit code 0: equal; 3: different.`,
   laggard audit /data/profiling parquet:/data/laggard --job j1 -o json`,
 		Args: positional("SOURCE", "STORE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if output != "table" && output != "json" {
-				return usage("--output %s%s", output, didYouMean(output, []string{"table", "json"}))
+			if err := oneOf("--output %s", output, "table", "json"); err != nil {
+				return err
 			}
 
 			if err := checkStore(args[1]); err != nil {
@@ -106,9 +105,7 @@ func auditedJob(dir, job string) (string, error) {
 
 func printAudit(w io.Writer, r *audit.Report, output string) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return writeJSON(w, "  ", r)
 	}
 
 	dropped := uint64(0)

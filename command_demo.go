@@ -32,6 +32,7 @@ const (
 	demoWorld        = demoNodes * demoRanksPerNode
 )
 
+// demo is a run of the pipeline: what its flags say, and what it has made so far.
 type demo struct {
 	dir, fault string
 	steps      int
@@ -68,6 +69,7 @@ the analyzer is told nothing but the store. It fails when the verdict is wrong.`
 	return c
 }
 
+// run prepares, trains, analyzes and holds the verdict against what was done.
 func (d *demo) run(ctx context.Context) error {
 	if err := d.prepare(); err != nil {
 		return err
@@ -86,11 +88,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	if err := d.judge(v); err != nil {
-		return err
-	}
-
-	return nil
+	return d.judge(v)
 }
 
 // prepare checks the flags and makes the folders.
@@ -134,7 +132,7 @@ func (d *demo) prepare() error {
 		return fmt.Errorf("%s has a demo's store already: name another --dir or remove it", d.dir)
 	}
 
-	shm := "/dev/shm"
+	shm := "/dev/shm" // rings belong on tmpfs; a machine without one has them in the demo's folder
 	if info, err := os.Stat(shm); err != nil || !info.IsDir() {
 		shm = d.dir
 	}
@@ -219,6 +217,7 @@ func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return c, nil
 }
 
+// agent ships what the workers of a node record, and leaves two seconds after the last of them.
 func (d *demo) agent(ctx context.Context, node string) error {
 	c, err := self(ctx, "agent", "--ring-dir", d.ringDir(node), "--dir", filepath.Join(d.dir, node),
 		"--store", "parquet:"+d.store(), "--node", node, "--metrics", "127.0.0.1:0", "--until-idle", "2s")
@@ -229,6 +228,8 @@ func (d *demo) agent(ctx context.Context, node string) error {
 	return runLogged(c, filepath.Join(d.dir, node+".log"), "agent of "+node)
 }
 
+// worker runs one rank, on one core: all six share the machine's. Rank 0 tells how far the job is;
+// the others are as far, as they wait for each other.
 func (d *demo) worker(ctx context.Context, rank int, listener *os.File, addresses []string) error {
 	args := []string{"demo-worker", "--steps", strconv.Itoa(d.steps), "--addresses", strings.Join(addresses, ","), "--dir", d.dir}
 	switch {

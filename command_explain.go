@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/report"
-	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/whatif"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -31,8 +29,8 @@ func explainCommand() *cobra.Command {
   laggard explain traces/ --timeline step.json --timeline step.html`,
 		Args: positional("SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return usage("unknown output %q%s", output, didYouMean(output, []string{"text", "json"}))
+			if err := oneOf("unknown output %q", output, "text", "json"); err != nil {
+				return err
 			}
 
 			if err := shown.check(c.Flags()); err != nil {
@@ -81,9 +79,7 @@ func explainCommand() *cobra.Command {
 
 func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *whatif.Result, view *arrival.View) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
+		return writeJSON(w, "  ", struct {
 			Verdict *verdict.Verdict `json:"verdict"`
 			WhatIf  *whatif.Result   `json:"what_if,omitempty"`
 		}{v, result})
@@ -103,20 +99,16 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 	return report.WhatIf(w, v, result)
 }
 
-// A replay takes as many steps as their ranks are few: more say little new.
+// A replay takes as many steps as their ranks are few: more say little new. Raw ranges of all
+// its steps are held at once, so the bound is on steps times ranks.
 const (
 	replayedRanks = 1 << 14 // rank-steps
-	mostReplayed  = 200
-	leastReplayed = 16
+	mostReplayed  = 200     // steps
+	leastReplayed = 16      // steps of a job of any size
 )
 
 // replay plays the job's steps since the fault began again from its raw ranges.
 func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Result, error) {
-	s, err := source.Open(ctx, a.source, a.from)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
 	repairs, since := repairsOf(v, a.frame)
 	limit := min(mostReplayed, max(leastReplayed, replayedRanks/max(1, len(a.frame.Ranks))))
 	last := &frame.Layout{}
@@ -126,14 +118,14 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 
 	job := whatif.NewJob(last, whatif.Spread(stepsSince(a.frame, since), limit))
 	reading, seen := newProgress(os.Stderr, "ranks read again", len(a.frame.Ranks)), map[uint32]bool{}
-	err = s.Records(ctx, a.job, a.from, taking(func(ranks []row.Rank, ranges []row.Record) {
+	err := a.records(ctx, func(ranks []row.Rank, ranges []row.Record) {
 		job.Take(ranks, ranges)
 		for i := range ranks {
 			seen[ranks[i].Rank] = true
 		}
 
 		reading.at(len(seen))
-	}))
+	})
 	reading.done()
 	if err != nil {
 		return nil, err
@@ -142,10 +134,7 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 	fmt.Fprintf(os.Stderr, "replaying at most %d steps of %d ranges\n", limit, job.Ranges())
 	playing := newProgress(os.Stderr, "replays", 0)
 	defer playing.done()
-	return job.Replay(repairs, func(done, total int) {
-		playing.total = total
-		playing.at(done)
-	})
+	return job.Replay(repairs, playing.of)
 }
 
 // repairsOf are the culprits of a verdict as repairs, and the step since when the

@@ -89,13 +89,8 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 		}
 	}
 
-	s, err := source.Open(ctx, a.source, a.from)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
 	step := arrival.NewStep(a.frame, column, shown)
-	if err := s.Records(ctx, a.job, a.from, taking(step.Take)); err != nil {
+	if err := a.records(ctx, step.Take); err != nil {
 		return nil, err
 	}
 

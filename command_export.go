@@ -97,7 +97,8 @@ func (e *exporting) run(c *cobra.Command, spec string) error {
 	return nil
 }
 
-// toFile has a file appear complete or not at all.
+// toFile has a file appear complete or not at all. A missing folder is said in place of keep's
+// error, which speaks of the file beside it that is renamed in the end.
 func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == "-" {
 		return write(stdout)
@@ -168,35 +169,39 @@ type rowsOf struct {
 	err   error
 }
 
+// exportPortion is how many rows are held before they are written. A step is 224 bytes, words aside,
+// so that an export of any size holds some 4 MiB.
 const exportPortion = 16 << 10
 
 func (r *rowsOf) AddRank(x *row.Rank) {
 	if r.table == row.RanksTable {
-		r.rows.Ranks = append(r.rows.Ranks, *x)
+		r.rows.AddRank(x)
 		r.full()
 	}
 }
 
 func (r *rowsOf) AddStep(x *row.Step) {
 	if r.table == row.StepsTable {
-		r.rows.Steps = append(r.rows.Steps, *x)
+		r.rows.AddStep(x)
 		r.full()
 	}
 }
 
 func (r *rowsOf) AddCommunication(x *row.Communication) {
 	if r.table == row.CommunicationsTable {
-		r.rows.Communications = append(r.rows.Communications, *x)
+		r.rows.AddCommunication(x)
 		r.full()
 	}
 }
 
+// full writes what is held when it is a portion. Its error is kept: a Builder returns none.
 func (r *rowsOf) full() {
 	if r.rows.Len() >= exportPortion && r.err == nil {
 		r.err = r.flush()
 	}
 }
 
+// flush writes what is held, and keeps its memory for the next portion.
 func (r *rowsOf) flush() error {
 	if r.rows.Len() == 0 || r.err != nil {
 		return nil
@@ -210,22 +215,22 @@ func (r *rowsOf) flush() error {
 // trace writes the ranges of a job; of a source that has none, its steps.
 func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o source.Options) (source.Info, error) {
 	o.NoCommunications = true
-	b := &traced{}
-	info, err := s.Load(ctx, e.job, b, o)
+	var b row.Rows
+	info, err := s.Load(ctx, e.job, &b, o)
 	if err != nil {
 		return info, err
 	}
 
 	base := int64(0)
-	for i := range b.steps {
-		if at := b.steps[i].StartNs; base == 0 || at < base {
+	for i := range b.Steps {
+		if at := b.Steps[i].StartNs; base == 0 || at < base {
 			base = at
 		}
 	}
 
 	t := chrome.NewWriter(w, base)
-	for i := range b.ranks {
-		t.Rank(&b.ranks[i])
+	for i := range b.Ranks {
+		t.Rank(&b.Ranks[i])
 	}
 
 	some := false
@@ -240,20 +245,10 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 	}
 
 	if !some { // a store without raw ranges
-		for i := range b.steps {
-			t.Step(&b.steps[i])
+		for i := range b.Steps {
+			t.Step(&b.Steps[i])
 		}
 	}
 
 	return info, t.Close()
 }
-
-// traced collects identities and steps.
-type traced struct {
-	ranks []row.Rank
-	steps []row.Step
-}
-
-func (b *traced) AddRank(x *row.Rank)                 { b.ranks = append(b.ranks, *x) }
-func (b *traced) AddStep(x *row.Step)                 { b.steps = append(b.steps, *x) }
-func (b *traced) AddCommunication(*row.Communication) {}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,9 +56,7 @@ With --trace compute times are those of a recorded job, each rank brought to the
 				return err
 			}
 
-			e := json.NewEncoder(c.OutOrStdout())
-			e.SetIndent("", " ")
-			return e.Encode(truth)
+			return writeJSON(c.OutOrStdout(), " ", truth)
 		},
 	}
 	f := c.Flags()
@@ -90,8 +86,10 @@ func (s *simulation) config(ctx context.Context) (simulate.Config, error) {
 		return simulate.Config{}, usage("--steps %d: want 1 or more, or 0 for the scenario's", s.steps)
 	}
 
-	if formats := []string{"laggard", "taskd"}; s.format != "" && !slices.Contains(formats, s.format) {
-		return simulate.Config{}, usage("unknown format %q%s", s.format, didYouMean(s.format, formats))
+	if s.format != "" {
+		if err := oneOf("unknown format %q", s.format, "laggard", "taskd"); err != nil {
+			return simulate.Config{}, err
+		}
 	}
 
 	if s.scenario == "" && s.file == "" {

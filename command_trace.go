@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -179,9 +178,7 @@ every node whose agent subscribes to it.`,
 			}
 
 			if output == "json" {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", " ")
-				return e.Encode(recorders)
+				return writeJSON(c.OutOrStdout(), " ", recorders)
 			}
 
 			return traceTable(c.OutOrStdout(), recorders)

@@ -25,8 +25,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// watchOptions are the flags of watch.
-type watchOptions struct {
+// observation is a watcher: what its flags say, and what it was wired to.
+type observation struct {
 	source, to, metrics, thresholds, output string
 	from                                    source.Options
 	every                                   time.Duration
@@ -35,10 +35,20 @@ type watchOptions struct {
 	share                                   shareOptions
 	cluster                                 clusterOptions
 	depth                                   depthOptions
+
+	log     *slog.Logger
+	live    *source.Live
+	sink    *verdictStore
+	watcher *watch.Watcher
+	deep    *depth.Depth                  // nil without --deepen
+	beside  []func(context.Context) error // what runs beside the looks
+	told    *health.Cluster               // of a single look, else nil
+	out     io.Writer
+	failed  error // of stdout
 }
 
 func watchCommand() *cobra.Command {
-	var o watchOptions
+	w := &observation{}
 	c := &cobra.Command{
 		Use:   "watch SOURCE",
 		Short: "follow running jobs: verdicts as they change, metrics, events",
@@ -53,112 +63,111 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
   laggard watch clickhouse://laggard@ch:9000/laggard --to clickhouse://laggard@ch:9000/laggard --share $(hostname)
   laggard watch --release --kubernetes --kubernetes-server http://127.0.0.1:8001 --dry-run=false`,
 		Args: func(c *cobra.Command, args []string) error {
-			if o.cluster.release {
+			if w.cluster.release {
 				return positional()(c, args)
 			}
 
 			return positional("SOURCE")(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.output != "log" && o.output != "json" {
-				return usage("unknown output %q%s", o.output, didYouMean(o.output, []string{"log", "json"}))
-			}
-
-			if o.every <= 0 {
-				return usage("--every %v: must be more than 0", o.every)
-			}
-
-			if err := errors.Join(checkMinImpact(o.watch.MinImpact), o.cluster.check()); err != nil {
+			if err := w.check(); err != nil {
 				return err
 			}
 
-			if err := o.depth.check(); err != nil {
+			w.log, w.out = newLogger(), c.OutOrStdout()
+			if w.cluster.release {
+				return w.release(c.Context())
+			}
+
+			if err := w.checkFollowing(); err != nil {
 				return err
 			}
 
-			if o.cluster.release {
-				return release(c.Context(), o)
-			}
-
-			if o.once && (o.cluster.webhook != "" || o.depth.options.Nodes > 0) {
-				return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
-			}
-
-			if err := o.share.check(&o); err != nil {
-				return err
-			}
-
-			o.source = args[0]
-			if o.to != "" {
-				if err := checkStore(o.to); err != nil {
-					return err
-				}
-			}
-
-			return runWatch(c.Context(), o, c.OutOrStdout())
+			w.source = args[0]
+			return w.start(c.Context())
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.watch.Jobs, "job", nil, "only these jobs (may be repeated); default all of the source")
-	f.DurationVar(&o.every, "every", 10*time.Second, "how often to look")
-	f.StringVar(&o.to, "to", "", "store that takes the table verdicts: parquet:DIR or clickhouse://…")
-	f.StringVar(&o.watch.StateDir, "state", "", "directory that keeps what was learnt over restarts")
-	f.StringVar(&o.metrics, "metrics", "127.0.0.1:9613", `address of /metrics, /healthz and /readyz, "" for none`)
-	f.StringVar(&o.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
-	sourceFlags(c, &o.from)
-	f.Float64Var(&o.watch.MinImpact, "min-impact", 0, "share of step time from which a job is not healthy (0: that of the thresholds)")
-	f.DurationVar(&o.watch.Lag, "lag", feed.DefaultLag, "how long, by recorded time, a step waits for the rows of ranks that are late")
-	f.DurationVar(&o.watch.Forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
-	f.StringVarP(&o.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
-	f.BoolVar(&o.once, "once", false, "look once, tell the cluster with --kubernetes, and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
-	o.share.flags(f)
-	o.cluster.flags(f)
-	o.depth.flags(f)
+	f.StringSliceVar(&w.watch.Jobs, "job", nil, "only these jobs (may be repeated); default all of the source")
+	f.DurationVar(&w.every, "every", 10*time.Second, "how often to look")
+	f.StringVar(&w.to, "to", "", "store that takes the table verdicts: parquet:DIR or clickhouse://…")
+	f.StringVar(&w.watch.StateDir, "state", "", "directory that keeps what was learnt over restarts")
+	f.StringVar(&w.metrics, "metrics", "127.0.0.1:9613", `address of /metrics, /healthz and /readyz, "" for none`)
+	f.StringVar(&w.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
+	sourceFlags(c, &w.from)
+	f.Float64Var(&w.watch.MinImpact, "min-impact", 0, "share of step time from which a job is not healthy (0: that of the thresholds)")
+	f.DurationVar(&w.watch.Lag, "lag", feed.DefaultLag, "how long, by recorded time, a step waits for the rows of ranks that are late")
+	f.DurationVar(&w.watch.Forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
+	f.StringVarP(&w.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
+	f.BoolVar(&w.once, "once", false, "look once, tell the cluster with --kubernetes, and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
+	w.share.flags(f)
+	w.cluster.flags(f)
+	w.depth.flags(f)
 	return c
 }
 
-// observation is a watcher with what it was wired to.
-type observation struct {
-	o       watchOptions
-	log     *slog.Logger
-	source  *source.Live
-	sink    *verdictStore
-	watcher *watch.Watcher
-	depth   *depth.Depth                  // nil without --deepen
-	beside  []func(context.Context) error // what runs beside the looks
-	cluster *health.Cluster               // of a single look, else nil
-	out     io.Writer
-	failed  error // of stdout
-}
-
-// runWatch wires the watcher and runs it.
-func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
-	w := &observation{o: o, log: newLogger(), out: out}
-	if w.source, err = source.OpenLive(ctx, o.source, o.from); err != nil {
+// check refuses settings that are wrong whatever is done.
+func (w *observation) check() error {
+	if err := oneOf("unknown output %q", w.output, "log", "json"); err != nil {
 		return err
 	}
 
-	defer func() { err = errors.Join(err, w.source.Close()) }()
-	wo := &w.o.watch
-	wo.Source, wo.Log = w.source, w.log
-	w.observe(w.write)
-	if o.thresholds != "" {
-		wo.Thresholds = watch.NewThresholds(o.thresholds)
+	if w.every <= 0 {
+		return usage("--every %v: must be more than 0", w.every)
 	}
 
-	if o.to != "" {
-		sink, err := intake.OpenStore(ctx, o.to, intake.StoreOptions{Logger: w.log})
+	if err := errors.Join(checkMinImpact(w.watch.MinImpact), w.cluster.check()); err != nil {
+		return err
+	}
+
+	return w.depth.check()
+}
+
+// checkFollowing refuses settings that are wrong where jobs are followed: --release, which
+// follows none, does not mind them.
+func (w *observation) checkFollowing() error {
+	if w.once && (w.cluster.webhook != "" || w.depth.options.Nodes > 0) {
+		return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
+	}
+
+	if err := w.share.check(w); err != nil {
+		return err
+	}
+
+	if w.to == "" {
+		return nil
+	}
+
+	return checkStore(w.to)
+}
+
+// start wires the watcher and runs it.
+func (w *observation) start(ctx context.Context) (err error) {
+	if w.live, err = source.OpenLive(ctx, w.source, w.from); err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, w.live.Close()) }()
+	o := &w.watch
+	o.Source, o.Log = w.live, w.log
+	w.observe(w.write)
+	if w.thresholds != "" {
+		o.Thresholds = watch.NewThresholds(w.thresholds)
+	}
+
+	if w.to != "" {
+		sink, err := intake.OpenStore(ctx, w.to, intake.StoreOptions{Logger: w.log})
 		if err != nil {
 			return err
 		}
 
 		w.sink = &verdictStore{sink: sink}
 		defer func() { err = errors.Join(err, sink.Close()) }()
-		wo.Sink = w.sink
+		o.Sink = w.sink
 	}
 
-	if o.share.name != "" {
-		table, err := source.OpenLive(ctx, o.to, source.Options{})
+	if w.share.name != "" {
+		table, err := source.OpenLive(ctx, w.to, source.Options{})
 		if err != nil {
 			return err
 		}
@@ -173,12 +182,12 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 		return err
 	}
 
-	if w.watcher, err = watch.New(*wo); err != nil {
+	if w.watcher, err = watch.New(*o); err != nil {
 		return err
 	}
 
 	defer func() { err = errors.Join(err, w.watcher.Close()) }()
-	if o.once {
+	if w.once {
 		return w.lookOnce(ctx)
 	}
 
@@ -187,28 +196,28 @@ func runWatch(ctx context.Context, o watchOptions, out io.Writer) (err error) {
 
 // observe adds one who hears of verdicts.
 func (w *observation) observe(o watch.Observer) {
-	w.o.watch.Observers = append(w.o.watch.Observers, o)
+	w.watch.Observers = append(w.watch.Observers, o)
 }
 
 // run looks until ctx ends, and serves metrics beside.
 func (w *observation) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if w.o.metrics != "" {
-		l, err := agent.ListenProbes(w.o.metrics, w.log)
+	if w.metrics != "" {
+		l, err := agent.ListenProbes(w.metrics, w.log)
 		if err != nil {
 			return err
 		}
 
 		m := metrics.Watcher{Status: w.watcher.Status}
-		if w.depth != nil {
-			m.Deep = w.depth.Places
+		if w.deep != nil {
+			m.Deep = w.deep.Places
 		}
 
 		g.Go(func() error { return agent.ServeProbes(ctx, l, m.Handler()) })
 	}
 
-	if w.source.Missing() {
-		w.log.Warn("no such directory yet: waiting for it", "source", w.o.source)
+	if w.live.Missing() {
+		w.log.Warn("no such directory yet: waiting for it", "source", w.source)
 	}
 
 	for _, run := range w.beside {
@@ -216,7 +225,7 @@ func (w *observation) run(ctx context.Context) error {
 	}
 
 	g.Go(func() error {
-		t := time.NewTicker(w.o.every)
+		t := time.NewTicker(w.every)
 		defer t.Stop()
 		return w.watcher.Run(ctx, t.C)
 	})
@@ -226,7 +235,7 @@ func (w *observation) run(ctx context.Context) error {
 // lookOnce looks once and returns the worst job's exit code.
 func (w *observation) lookOnce(ctx context.Context) error {
 	look := w.watcher.Finish
-	if w.o.watch.StateDir != "" {
+	if w.watch.StateDir != "" {
 		look = w.watcher.Look // there will be another one
 	}
 
@@ -235,16 +244,16 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	}
 
 	s := w.watcher.Status()
-	if none := w.source.None(); len(s.Jobs) == 0 && none != nil {
-		return fmt.Errorf("watch %s: no job in it%s: %w", source.Redact(w.o.source), wanted(w.o.watch.Jobs), none)
+	if none := w.live.None(); len(s.Jobs) == 0 && none != nil {
+		return fmt.Errorf("watch %s: no job in it%s: %w", source.Redact(w.source), wanted(w.watch.Jobs), none)
 	}
 
 	if len(s.Jobs) == 0 {
-		if w.source.Missing() {
-			return fmt.Errorf("watch %s: no such directory: check the path", w.o.source)
+		if w.live.Missing() {
+			return fmt.Errorf("watch %s: no such directory: check the path", w.source)
 		}
 
-		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.o.source), wanted(w.o.watch.Jobs))
+		return fmt.Errorf("watch %s: no job in it%s", source.Redact(w.source), wanted(w.watch.Jobs))
 	}
 
 	if err := w.tellOnce(ctx); err != nil {
@@ -276,21 +285,21 @@ func wanted(jobs []string) string {
 
 // write prints a verdict that changed as a line of JSON.
 func (w *observation) write(_ context.Context, v *verdict.Verdict, changes []watch.Change) {
-	if w.o.output != "json" || len(changes) == 0 && !w.o.once {
+	if w.output != "json" || len(changes) == 0 && !w.once {
 		return
 	}
 
-	if err := json.NewEncoder(w.out).Encode(w.told(v)); err != nil {
+	if err := json.NewEncoder(w.out).Encode(w.shown(v)); err != nil {
 		w.failed = fmt.Errorf("write verdict: %w", err)
 		w.log.Error("write verdict", "error", err)
 	}
 }
 
-// told is a verdict as others are told of it.
-func (w *observation) told(v *verdict.Verdict) *verdict.Verdict {
-	told := *v
-	told.Source = source.Redact(w.o.source)
-	return &told
+// shown is a verdict as others are told of it.
+func (w *observation) shown(v *verdict.Verdict) *verdict.Verdict {
+	shown := *v
+	shown.Source = source.Redact(w.source)
+	return &shown
 }
 
 // verdictStore fits a store to the watcher.

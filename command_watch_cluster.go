@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -61,13 +60,13 @@ func (o *clusterOptions) check() error {
 
 // tell adds those who want to hear of verdicts.
 func (w *observation) tell() error {
-	c := w.o.cluster
+	c := &w.cluster
 	if c.webhook != "" {
 		h := health.NewWebhook(c.webhook, w.log)
 		w.beside = append(w.beside, h.Run)
 		w.observe(func(_ context.Context, v *verdict.Verdict, changes []watch.Change) {
 			if len(changes) > 0 {
-				h.Changed(watch.MessageKey(changes), w.told(v))
+				h.Changed(watch.MessageKey(changes), w.shown(v))
 			}
 		})
 	}
@@ -76,13 +75,13 @@ func (w *observation) tell() error {
 		return nil
 	}
 
-	h, err := w.o.health(w.log, func() float64 { return w.watcher.MinImpact() })
+	h, err := w.health(func() float64 { return w.watcher.MinImpact() })
 	if err != nil {
 		return err
 	}
 
-	if w.o.once {
-		w.cluster = h
+	if w.once {
+		w.told = h
 		return nil
 	}
 
@@ -92,16 +91,16 @@ func (w *observation) tell() error {
 }
 
 // health returns the cluster as the flags say.
-func (o *watchOptions) health(log *slog.Logger, minImpact func() float64) (*health.Cluster, error) {
-	api, err := o.cluster.api()
+func (w *observation) health(minImpact func() float64) (*health.Cluster, error) {
+	api, err := w.cluster.api()
 	if err != nil {
 		return nil, err
 	}
 
-	h := o.cluster.health
-	h.API, h.Log, h.MinImpact, h.Jobs = api, log, minImpact, o.watch.Jobs
-	if o.watch.StateDir != "" {
-		h.StateFile = filepath.Join(o.watch.StateDir, "cluster.json")
+	h := w.cluster.health
+	h.API, h.Log, h.MinImpact, h.Jobs = api, w.log, minImpact, w.watch.Jobs
+	if w.watch.StateDir != "" {
+		h.StateFile = filepath.Join(w.watch.StateDir, "cluster.json")
 	} else if h.Act == health.ActReschedule && !h.DryRun {
 		return nil, usage("--act=reschedule needs --state: what labels a job had before must survive a restart")
 	}
@@ -111,17 +110,17 @@ func (o *watchOptions) health(log *slog.Logger, minImpact func() float64) (*heal
 
 // tellOnce tells the cluster of the jobs as they are now, each as of its newest step.
 func (w *observation) tellOnce(ctx context.Context) error {
-	if w.cluster == nil {
+	if w.told == nil {
 		return nil
 	}
 
 	for _, j := range w.watcher.Status().Jobs {
 		if j.Verdict != nil {
-			w.cluster.ObserveAt(j.Verdict, time.Unix(0, j.Newest))
+			w.told.ObserveAt(j.Verdict, time.Unix(0, j.Newest))
 		}
 	}
 
-	if err := w.cluster.Once(ctx); err != nil {
+	if err := w.told.Once(ctx); err != nil {
 		return fmt.Errorf("tell the cluster: %w", err)
 	}
 
@@ -129,10 +128,9 @@ func (w *observation) tellOnce(ctx context.Context) error {
 }
 
 // release takes back what laggard set on nodes.
-func release(ctx context.Context, o watchOptions) (err error) {
-	log := newLogger()
-	if o.watch.StateDir != "" {
-		lock, err := watch.Lock(o.watch.StateDir) // no watcher of that state runs
+func (w *observation) release(ctx context.Context) (err error) {
+	if w.watch.StateDir != "" {
+		lock, err := watch.Lock(w.watch.StateDir) // no watcher of that state runs
 		if err != nil {
 			return err
 		}
@@ -140,7 +138,7 @@ func release(ctx context.Context, o watchOptions) (err error) {
 		defer func() { err = errors.Join(err, lock.Close()) }()
 	}
 
-	h, err := o.health(log, nil)
+	h, err := w.health(nil)
 	if err != nil {
 		return err
 	}
@@ -150,7 +148,7 @@ func release(ctx context.Context, o watchOptions) (err error) {
 		return fmt.Errorf("release: %w", err)
 	}
 
-	log.Info("released", "nodes", nodes, "dry_run", o.cluster.health.DryRun)
+	w.log.Info("released", "nodes", nodes, "dry_run", w.cluster.health.DryRun)
 	return nil
 }
 

@@ -47,14 +47,14 @@ func (o *depthOptions) check() error {
 
 // deepen adds adaptive depth.
 func (w *observation) deepen() error {
-	o := w.o.depth.options
+	o := w.depth.options
 	if o.Nodes == 0 {
 		return nil
 	}
 
-	way := &depth.Agents{Where: w.o.depth.agents, Endpoint: &w.o.depth.endpoint}
-	if w.o.depth.agents == depth.OfPods {
-		api, err := w.o.cluster.api()
+	way := &depth.Agents{Where: w.depth.agents, Endpoint: &w.depth.endpoint}
+	if w.depth.agents == depth.OfPods {
+		api, err := w.cluster.api()
 		if err != nil {
 			return err
 		}
@@ -62,9 +62,9 @@ func (w *observation) deepen() error {
 		way.API = api
 	}
 
-	o.Switch, o.DryRun, o.Log = way, w.o.cluster.health.DryRun, w.log
-	if w.o.watch.StateDir != "" {
-		o.StateFile = filepath.Join(w.o.watch.StateDir, "depth.json")
+	o.Switch, o.DryRun, o.Log = way, w.cluster.health.DryRun, w.log
+	if w.watch.StateDir != "" {
+		o.StateFile = filepath.Join(w.watch.StateDir, "depth.json")
 	}
 
 	d, err := depth.New(o)
@@ -72,7 +72,7 @@ func (w *observation) deepen() error {
 		return err
 	}
 
-	w.depth = d
+	w.deep = d
 	w.beside = append(w.beside, d.Run)
 	w.observe(func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { d.Observe(v, w.watcher.Suspects(v.Job)) })
 	return nil

@@ -32,7 +32,7 @@ func (o *shareOptions) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.lease, "lease", watch.DefaultLease, "how long a watcher of --share that says nothing keeps its jobs, the same for all")
 }
 
-func (o *shareOptions) check(w *watchOptions) error {
+func (o *shareOptions) check(w *observation) error {
 	switch {
 	case o.by != "" && !slices.Contains([]string{byLeases, byRows}, o.by):
 		return usage("--share-by %q%s", o.by, didYouMean(o.by, []string{byLeases, byRows}))
@@ -56,11 +56,11 @@ const leaseNamespace = "laggard"
 
 // divide shares the jobs with other watchers.
 func (w *observation) divide(table *source.Live) error {
-	s := &w.o.share
+	s := &w.share
 	share := &watch.Share{Table: table}
-	w.o.watch.Share = share
+	w.watch.Share = share
 	by := s.by
-	if by == "" && (w.o.cluster.server != "" || health.InPod()) {
+	if by == "" && (w.cluster.server != "" || health.InPod()) {
 		by = byLeases
 	}
 
@@ -69,7 +69,7 @@ func (w *observation) divide(table *source.Live) error {
 		return nil
 	}
 
-	api := health.API{Server: w.o.cluster.server}
+	api := health.API{Server: w.cluster.server}
 	if api.Server == "" {
 		var err error
 		if api, err = health.OfPod(); err != nil {
@@ -77,7 +77,7 @@ func (w *observation) divide(table *source.Live) error {
 		}
 	}
 
-	store, err := ddl.ParseAddress(w.o.to)
+	store, err := ddl.ParseAddress(w.to)
 	if err != nil {
 		return err
 	}

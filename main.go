@@ -12,8 +12,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -132,6 +134,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
+// commandNames are those that help lists: the demo's worker is nobody's to call.
 func commandNames(c *cobra.Command) []string {
 	var names []string
 	for _, s := range c.Commands() {
@@ -153,6 +156,7 @@ type usageError struct{ message string }
 
 func (e usageError) Error() string { return e.message }
 
+// usage is an error of the command line: exit code 2.
 func usage(format string, args ...any) error {
 	return usageError{fmt.Sprintf(format, args...)}
 }
@@ -165,6 +169,13 @@ func flagError(c *cobra.Command, err error) error {
 	}
 
 	return usage("%s (see laggard %s --help)", message, c.Name())
+}
+
+// writeJSON writes a value as people read it.
+func writeJSON(w io.Writer, indent string, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", indent)
+	return e.Encode(v)
 }
 
 // positional returns an argument check with a message that says what is missing.

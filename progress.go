@@ -13,20 +13,21 @@ import (
 // progress shows how far long work has come: a bar when it goes to a terminal,
 // else a line each quarter.
 type progress struct {
-	mu       sync.Mutex
+	mu       sync.Mutex // done may come while whoever follows the work still calls at
 	w        io.Writer
 	what     string
-	total    int
+	total    int // 0 until somebody knows: nothing is shown before
 	terminal bool
-	quarter  int // guarded by mu
-	drawn    bool
+	quarter  int  // the last one that was said, of an output that is no terminal
+	drawn    bool // a bar stands in the line, which done has to end
 }
 
 func newProgress(f *os.File, what string, total int) *progress {
 	return &progress{w: f, what: what, total: total, terminal: term.IsTerminal(int(f.Fd()))}
 }
 
-// of shows that n of a total are done that may become another.
+// of shows that n of a total are done that may become another: files are found while others are
+// read.
 func (p *progress) of(n, total int) {
 	p.total = total
 	p.at(n)

@@ -18,6 +18,8 @@ import (
 // older name that it was registered with, and ring-dir in the file named by
 // --config (LAGGARD_CONFIG). An unknown key in the file is an error.
 
+// environmentAnnotation is where a flag keeps its further names in the environment: the flag
+// library has no field for them.
 const environmentAnnotation = "environment"
 
 // environment gives a flag another name in the environment.
@@ -88,6 +90,8 @@ func fill(flags *pflag.FlagSet, file string) error {
 	return first
 }
 
+// fromEnvironment returns the first name in the environment that holds a value for a flag: those it
+// was registered with come before its own.
 func fromEnvironment(f *pflag.Flag) (name, value string, ok bool) {
 	own := "LAGGARD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 	for _, n := range append(slices.Clip(f.Annotations[environmentAnnotation]), own) {
@@ -142,11 +146,22 @@ func flagNames(c *cobra.Command) []string {
 	return names
 }
 
+// settingNames returns the flags as the file names them, for the hint at a misspelt key.
 func settingNames(flags *pflag.FlagSet) []string {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	slices.Sort(names)
 	return names
+}
+
+// oneOf refuses a word that is none of those known. refused says what it is, with a verb
+// for the word.
+func oneOf(refused, word string, known ...string) error {
+	if slices.Contains(known, word) {
+		return nil
+	}
+
+	return usage(refused+"%s", word, didYouMean(word, known))
 }
 
 // didYouMean returns "; did you mean X?" with the nearest of the known words, or

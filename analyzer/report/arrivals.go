@@ -7,46 +7,35 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// arrivals are the order of a few steps as words: the ranks at either end of it.
-type arrivals struct {
-	Caveat  string
-	Rows    [][]string // rank, node, late, waited, last
-	Between int        // ranks that are left out after the first of mostArrivals
-}
-
 const mostArrivals = 8 // at either end
 
-// arrivalsOf returns nil where there is no order.
-func arrivalsOf(a *verdict.Arrivals) *arrivals {
-	if a == nil || len(a.Ranks) == 0 {
-		return nil
-	}
-
+// arrivalRows are the ranks at either end of the order as words: rank, node, late, waited,
+// last. Ranks that are left out stand between the first mostArrivals and the others.
+func arrivalRows(a *verdict.Arrivals) (rows [][]string) {
 	ranks := a.Ranks
 	if len(ranks) > 2*mostArrivals {
 		ranks = slices.Concat(ranks[:mostArrivals], ranks[len(ranks)-mostArrivals:])
 	}
 
-	all := &arrivals{Caveat: arrivalsCaveat(a), Between: len(a.Ranks) - len(ranks)}
 	for _, r := range ranks {
-		all.Rows = append(all.Rows, []string{fmt.Sprint(r.Rank), plain(r.Node), seconds(r.Late), seconds(r.Waited), fmt.Sprint(r.Last)})
+		rows = append(rows, []string{fmt.Sprint(r.Rank), plain(r.Node), seconds(r.Late), seconds(r.Waited), fmt.Sprint(r.Last)})
 	}
 
-	return all
+	return rows
 }
 
 // arrivalsTable prints who entered collectives last, with its caveat.
-func arrivalsTable(p *printer, v *verdict.Arrivals) {
-	a := arrivalsOf(v)
-	if a == nil {
+func arrivalsTable(p *printer, a *verdict.Arrivals) {
+	if a == nil || len(a.Ranks) == 0 {
 		return
 	}
 
 	p.printf("\n%s\n", p.in(dim, "WHO ENTERED LAST, WHO WAITED (NO VERDICT)"))
-	p.wrapped("  ", a.Caveat)
-	aligned(p, []string{"RANK", "NODE", "LATE BY UP TO", "WAITED PER STEP", "LAST IN"}, a.Rows, nil, func(i int) {
-		if i == mostArrivals-1 && a.Between > 0 {
-			p.printf("     %s\n", p.in(dim, fmt.Sprintf("%d ranks in between", a.Between)))
+	p.wrapped("  ", arrivalsCaveat(a))
+	rows := arrivalRows(a)
+	aligned(p, []string{"RANK", "NODE", "LATE BY UP TO", "WAITED PER STEP", "LAST IN"}, rows, nil, func(i int) {
+		if left := len(a.Ranks) - len(rows); i == mostArrivals-1 && left > 0 {
+			p.printf("     %s\n", p.in(dim, fmt.Sprintf("%d ranks in between", left)))
 		}
 	})
 }

@@ -18,14 +18,6 @@ const pageBudget = 3 << 20
 // until the page fits its budget.
 const firstCells = 6 << 20
 
-// heat is a rank × step matrix as the page holds it: one byte a cell, 0 is "not
-// measured", k is Levels[k]; deflate (raw) and base64.
-type heat struct {
-	layer
-	Levels []float64 `json:"levels"` // 256 values; of a ratio its natural logarithm
-	Data   string    `json:"data"`
-}
-
 // bins are the columns of the page's matrices: ranges of indexes into the steps.
 type bins struct {
 	n     int // steps
@@ -34,36 +26,35 @@ type bins struct {
 
 func (b bins) of(i int) (from, to int) { return i * b.n / b.count, (i + 1) * b.n / b.count }
 
-// encodeLayers turns the layers into heats of one common width that fit the budget.
-func encodeLayers(p *Picture, layers []layer) ([]heat, bins, error) {
+// encodeLayers encodes the layers in one common width in which they fit the budget.
+func encodeLayers(p *Picture, layers []layer) (bins, error) {
 	b := bins{n: len(p.Steps), count: len(p.Steps)}
 	if len(p.Ranks) == 0 || b.n == 0 || len(layers) == 0 {
-		return []heat{}, bins{}, nil
+		return bins{}, nil
 	}
 
 	for cells := firstCells; ; cells = cells * 2 / 3 {
 		b.count = max(1, min(b.n, cells/(len(p.Ranks)*len(layers))))
-		heats, size := make([]heat, 0, len(layers)), 0
-		for _, l := range layers {
-			h, err := encodeLayer(l, b)
-			if err != nil {
-				return nil, b, err
+		size := 0
+		for i := range layers {
+			if err := layers[i].encode(b); err != nil {
+				return b, err
 			}
 
-			heats, size = append(heats, h), size+len(h.Data)
+			size += len(layers[i].Data)
 		}
 
 		if size <= pageBudget || b.count == 1 {
-			return heats, b, nil
+			return b, nil
 		}
 	}
 }
 
-// encodeLayer makes one byte a cell: the code of the mean of the steps in its bin, deflated.
-func encodeLayer(l layer, b bins) (heat, error) {
-	levels := shareLevels()
+// encode makes one byte a cell: the code of the mean of the steps in its bin, deflated.
+func (l *layer) encode(b bins) error {
+	l.Levels = shareLevels()
 	if l.Ratio {
-		levels = ratioTable
+		l.Levels = ratioTable
 	}
 
 	rows := len(l.values) / b.n
@@ -84,10 +75,11 @@ func encodeLayer(l layer, b bins) (heat, error) {
 	}
 
 	if err != nil {
-		return heat{}, fmt.Errorf("encode layer %s: %w", l.Name, err)
+		return fmt.Errorf("encode layer %s: %w", l.Name, err)
 	}
 
-	return heat{layer: l, Levels: levels, Data: base64.StdEncoding.EncodeToString(buf.Bytes())}, nil
+	l.Data = base64.StdEncoding.EncodeToString(buf.Bytes())
+	return nil
 }
 
 // mean returns the mean of the values that are measured; NaN for none.

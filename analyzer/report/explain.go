@@ -14,8 +14,8 @@ import (
 func Explain(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p := newPrinter(w, o)
 	h := headlineOf(v)
-	p.printf("%s\n", p.in(toneStyles[h.tone]+bold, h.title))
-	p.wrapped("", h.more)
+	p.printf("%s\n", p.in(toneStyles[h.Tone]+bold, h.Title))
+	p.wrapped("", h.More)
 	p.printf("\n")
 	p.wrapped("", scope(v))
 	p.wrapped("", p.Made.sentence())
@@ -98,7 +98,8 @@ func slowOf(n verdict.Node) string {
 }
 
 func evidenceSentence(e verdict.Evidence) string {
-	s := fmt.Sprintf("rank %d spends %s %s (median) %s, its peers in the same role %s", e.Rank, seconds(e.Value), every(e.Metric), measureOf(e.Metric).spent, seconds(e.Peers))
+	m := measureOf(e.Metric)
+	s := fmt.Sprintf("rank %d spends %s %s (median) %s, its peers in the same role %s", e.Rank, seconds(e.Value), m.every, m.spent, seconds(e.Peers))
 	if e.Metric == stepMetric {
 		s = fmt.Sprintf("a step of rank %d takes %s (median), without the excess %s", e.Rank, seconds(e.Value), seconds(e.Peers))
 	}

@@ -53,7 +53,8 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"share":    func(e verdict.Evidence) string { return shareBar(e.Value, e.Value, e.Peers) },
 	"peers":    func(e verdict.Evidence) string { return shareBar(e.Peers, e.Value, e.Peers) },
 	"positive": func(x float64) bool { return x > 0 }, "finite": finite,
-	"sure": sure, "costs": Costs, "clock": clock,
+	"sure": sure, "costs": Costs, "clock": clock, "mark": func(t tone) string { return toneMarks[t] },
+	"arrivals": arrivalRows, "caveat": arrivalsCaveat, "minus": func(a, b int) int { return a - b },
 }).Parse(pageHTML))
 
 // HTML writes one offline page: no network, no font, no library; everything is
@@ -81,11 +82,9 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 		return err
 	}
 
-	h := headlineOf(v)
 	view := page{
-		Verdict: complete(v), Headline: h.title, More: h.more, Label: h.label, Tone: string(h.tone), Mark: toneMarks[h.tone],
-		Scope: scope(v), Made: made.sentence(), Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
-		HasPicture: len(layers) > 0, Timeline: pictureOfStep(p.Timeline), Arrivals: arrivalsOf(v.Arrivals),
+		Verdict: complete(v), headline: headlineOf(v), Scope: scope(v), Made: made.sentence(), Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
+		HasPicture: len(layers) > 0, Timeline: pictureOfStep(p.Timeline),
 		Several: len(v.Nodes)+len(v.Links) > 1,
 		Ranks:   len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
 		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
@@ -118,24 +117,23 @@ func hashOf(s string) string {
 
 // page is what the template sees.
 type page struct {
-	Verdict                           *verdict.Verdict
-	Headline, More, Label, Tone, Mark string
-	Scope, Made                       string
-	Facts                             []fact
-	Limits                            []string
-	Slowest                           []slow
-	Since                             string // which steps the medians are of
-	Slowdown                          string // what the first layer shows, in words
-	HasPicture                        bool
-	Timeline                          *stepPicture
-	Arrivals                          *arrivals
-	Several                           bool // culprits: each has its own sentence
-	Ranks, Steps, Stages              int
-	JSON                              string
-	Policy                            string
-	Data                              template.JS
-	CSS                               template.CSS
-	JS                                template.JS
+	Verdict *verdict.Verdict
+	headline
+	Scope, Made          string
+	Facts                []fact
+	Limits               []string
+	Slowest              []slow
+	Since                string // which steps the medians are of
+	Slowdown             string // what the first layer shows, in words
+	HasPicture           bool
+	Timeline             *stepPicture
+	Several              bool // culprits: each has its own sentence
+	Ranks, Steps, Stages int
+	JSON                 string
+	Policy               string
+	Data                 template.JS
+	CSS                  template.CSS
+	JS                   template.JS
 }
 
 // fact is one figure at the top of the page.
@@ -341,7 +339,7 @@ type dataOfPage struct {
 	From     []int64   `json:"from"` // per column: first and last step
 	To       []int64   `json:"to"`
 	Times    []float64 `json:"times"` // per column: job's step time, s; -1 unknown
-	Layers   []heat    `json:"layers"`
+	Layers   []layer   `json:"layers"`
 	Medians  []float64 `json:"medians"` // per rank, of the first layer; 0 unknown
 	Culprits []mark    `json:"culprits"`
 	Charts   []chart   `json:"charts"`
@@ -356,14 +354,14 @@ type mark struct {
 
 // pageData is what the page's script draws, as JSON. Names come from the job and pass through plain.
 func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians []float64) ([]byte, error) {
-	heats, b, err := encodeLayers(p, layers)
+	b, err := encodeLayers(p, layers)
 	if err != nil {
 		return nil, err
 	}
 
 	d := dataOfPage{
 		Ranks: []int{}, Node: []int{}, Nodes: []string{}, Stage: []int{}, Replica: []int{}, From: []int64{}, To: []int64{},
-		Times: []float64{}, Layers: heats, Medians: []float64{}, Culprits: []mark{}, Charts: chartsOf(v, p),
+		Times: []float64{}, Layers: layers, Medians: []float64{}, Culprits: []mark{}, Charts: chartsOf(v, p),
 	}
 	index := map[string]int{}
 	for _, r := range p.Ranks {

@@ -12,21 +12,25 @@ const wait = "wait"
 // measure is a metric of evidence in words.
 type measure struct {
 	metric, name string
+	every        string // what its figures are of: saves are rare, and a step's mean would hide them
 	spent        string // follows "rank 3 spends 1.2 s"
 	layer, title string // of the matrix of ratios that it makes: on its button and above it; "" for none
 }
 
 // measures are the metrics, those that make a layer in the order they are chosen.
 var measures = []measure{
-	{"fp", "forward", "on its forward passes", "Forward", "Forward time against peers of the same role"},
-	{"self", "own time", "on its own work", "Own time", "Own time (the step without waiting) against peers of the same role"},
-	{"backward", "backward", "on its backward passes", "Backward", "Backward time against peers of the same role"},
-	{"dataloader", "data loading", "on loading data", "Data loading", "Time to load data against peers of the same role"},
-	{"checkpoint", "checkpoint", "on saving", "Checkpoint", "Time to save against peers of the same role"},
-	{stepMetric, "step", "in all", "Step", "Step time against peers of the same role; in synchronous training it names nobody"},
-	{"transfer", "transfer", "on transfers", "", ""},
-	{wait, "waiting", "on waiting", "", ""},
+	{"fp", "forward", perStep, "on its forward passes", "Forward", "Forward time against peers of the same role"},
+	{"self", "own time", perStep, "on its own work", "Own time", "Own time (the step without waiting) against peers of the same role"},
+	{"backward", "backward", perStep, "on its backward passes", "Backward", "Backward time against peers of the same role"},
+	{"dataloader", "data loading", perStep, "on loading data", "Data loading", "Time to load data against peers of the same role"},
+	{"checkpoint", "checkpoint", "a save", "on saving", "Checkpoint", "Time to save against peers of the same role"},
+	{stepMetric, "step", perStep, "in all", "Step", "Step time against peers of the same role; in synchronous training it names nobody"},
+	{"transfer", "transfer", perStep, "on transfers", "", ""},
+	{wait, "waiting", perStep, "on waiting", "", ""},
 }
+
+// perStep is what the figures of most metrics are of.
+const perStep = "a step"
 
 // stepMetric is the step itself. As evidence of slow loading it stands beside what the step would
 // take without the excess, not beside the peers': their steps are as long.
@@ -39,16 +43,7 @@ func measureOf(metric string) measure {
 		}
 	}
 
-	return measure{metric: metric, name: plain(metric), spent: "on " + plain(metric)}
-}
-
-// every is what the figures of a metric are of: saves are rare, and a step's mean would hide them.
-func every(metric string) string {
-	if metric == "checkpoint" {
-		return "a save"
-	}
-
-	return "a step"
+	return measure{metric: metric, name: plain(metric), every: perStep, spent: "on " + plain(metric)}
 }
 
 // other is what the other figure of evidence is of.
@@ -62,15 +57,15 @@ func other(metric string) string {
 
 // evidenceName is what was measured, as a line of a table has it.
 func evidenceName(e verdict.Evidence) string {
-	name := measureOf(e.Metric).name
-	switch e.Metric {
-	case stepMetric:
-		return name + ", beside the same without the excess"
-	case "checkpoint":
-		return name + ", a save"
+	m := measureOf(e.Metric)
+	switch {
+	case e.Metric == stepMetric:
+		return m.name + ", beside the same without the excess"
+	case m.every != perStep:
+		return m.name + ", " + m.every
 	}
 
-	return name
+	return m.name
 }
 
 // maxLayers bounds the matrices of a page, the one of waiting aside.
@@ -106,7 +101,7 @@ func (p *Picture) chosen(v *verdict.Verdict) []string {
 
 // layers returns the matrices of a page, the most telling first.
 func (p *Picture) layers(v *verdict.Verdict) []layer {
-	var list []layer
+	list := []layer{}
 	if p.empty() {
 		return list
 	}

@@ -397,8 +397,8 @@ func TestHTML_WithoutPicture(t *testing.T) {
 		path := filepath.Join(dir, name+".html")
 		writePage(t, path, v, nil)
 		b.open(t, path)
-		if h := eval[string](t, b, `document.querySelector('h1').innerText`); h != headlineOf(v).title {
-			t.Errorf("%s: headline %q, want %q", name, h, headlineOf(v).title)
+		if h := eval[string](t, b, `document.querySelector('h1').innerText`); h != headlineOf(v).Title {
+			t.Errorf("%s: headline %q, want %q", name, h, headlineOf(v).Title)
 		}
 
 		b.check(t)

@@ -48,6 +48,11 @@ type layer struct {
 	// shares of the step, 0…1.
 	Ratio  bool `json:"ratio"`
 	values []float32
+
+	// What encode makes of the values: one byte a cell, 0 is "not measured", k is
+	// Levels[k]; deflate (raw) and base64.
+	Levels []float64 `json:"levels"` // 256 values; of a ratio its natural logarithm
+	Data   string    `json:"data"`
 }
 
 // row returns the values of rank number i (in drawing order).
@@ -130,12 +135,12 @@ func (p *Picture) relative(columns [][]float32) []float32 {
 		out[i] = nan
 	}
 
-	c := comparison{p: p, columns: columns, own: map[int]float64{}}
+	reference := p.references(columns)
 	for s := range n {
 		for _, set := range p.Peers(s) {
-			reference := c.reference(set, s)
+			r := reference(set, s)
 			for _, i := range set {
-				out[i*n+s] = ratio(p.cell(columns, i, s), reference)
+				out[i*n+s] = ratio(p.cell(columns, i, s), r)
 			}
 		}
 	}
@@ -146,12 +151,12 @@ func (p *Picture) relative(columns [][]float32) []float32 {
 // relativeRow is relative for one rank.
 func (p *Picture) relativeRow(columns [][]float32, rank int) []float32 {
 	out := make([]float32, len(p.Steps))
-	c := comparison{p: p, columns: columns, own: map[int]float64{}}
+	reference := p.references(columns)
 	for s := range out {
 		out[s] = nan
 		for _, set := range p.Peers(s) {
 			if slices.Contains(set, rank) {
-				out[s] = ratio(p.cell(columns, rank, s), c.reference(set, s))
+				out[s] = ratio(p.cell(columns, rank, s), reference(set, s))
 			}
 		}
 	}
@@ -159,40 +164,38 @@ func (p *Picture) relativeRow(columns [][]float32, rank int) []float32 {
 	return out
 }
 
-// comparison finds what the ranks of a set are compared with.
-type comparison struct {
-	p       *Picture
-	columns [][]float32
-	own     map[int]float64 // medians over time of ranks without a peer
-	seen    []float64
-}
+// references returns what finds the value that the ranks of a set are compared with in a
+// step: the center of them all, for a rank without a peer its median over time.
+func (p *Picture) references(columns [][]float32) func(set []int, step int) float64 {
+	own := map[int]float64{} // of ranks without a peer: one pass over all steps each
+	var seen []float64
+	see := func(rank, step int) {
+		if v := p.cell(columns, rank, step); v > 0 {
+			seen = append(seen, float64(v))
+		}
+	}
 
-func (c *comparison) reference(set []int, step int) float64 {
-	c.seen = c.seen[:0]
-	if len(set) == 1 {
-		x, ok := c.own[set[0]]
-		if !ok {
-			for s := range c.columns {
-				c.see(set[0], s)
+	return func(set []int, step int) float64 {
+		seen = seen[:0]
+		if len(set) != 1 {
+			for _, i := range set {
+				see(i, step)
 			}
 
-			x = median(c.seen)
-			c.own[set[0]] = x
+			return center(seen)
+		}
+
+		x, ok := own[set[0]]
+		if !ok {
+			for s := range columns {
+				see(set[0], s)
+			}
+
+			x = median(seen)
+			own[set[0]] = x
 		}
 
 		return x
-	}
-
-	for _, i := range set {
-		c.see(i, step)
-	}
-
-	return center(c.seen)
-}
-
-func (c *comparison) see(rank, step int) {
-	if v := c.p.cell(c.columns, rank, step); v > 0 {
-		c.seen = append(c.seen, float64(v))
 	}
 }
 

@@ -47,8 +47,8 @@ var toneMarks = map[tone]string{good: "✓", note: "✓", warn: "▲", bad: "●
 func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p := newPrinter(w, o)
 	h := headlineOf(v)
-	p.printf("%s  %s\n", p.in(toneStyles[h.tone]+bold, toneMarks[h.tone]+" "+strings.ToUpper(h.label)), p.in(bold, h.title))
-	p.wrapped("  ", h.more)
+	p.printf("%s  %s\n", p.in(toneStyles[h.Tone]+bold, toneMarks[h.Tone]+" "+strings.ToUpper(h.Label)), p.in(bold, h.Title))
+	p.wrapped("  ", h.More)
 	p.wrapped("  ", scope(v))
 	p.wrapped("  ", p.Made.sentence())
 	if len(v.Nodes) > 0 {
@@ -226,7 +226,8 @@ func evidenceLines(p *printer, n verdict.Node) {
 			against = " = " + times(e.Value/e.Peers)
 		}
 
-		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(measureOf(e.Metric).name, 13)), e.Rank, seconds(e.Value), every(e.Metric), other(e.Metric), seconds(e.Peers), against)
+		m := measureOf(e.Metric)
+		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(m.name, 13)), e.Rank, seconds(e.Value), m.every, other(e.Metric), seconds(e.Peers), against)
 	}
 
 	if n.Detail != "" {

@@ -74,8 +74,8 @@ type stepPicture struct {
 	Foot          float64
 	Ticks         []tick
 	Lines         []stepLine
-	Rows          [][]string // see timelineRows
-	Kinds         []swatch
+	Rows          [][]string  // see timelineRows
+	Kinds         [][2]string // of kindsOfBars, those that are drawn
 }
 
 type tick struct {
@@ -89,6 +89,10 @@ type stepLine struct {
 	Culprit     bool
 	Text, Under float64
 	Bars        []bar
+
+	x     func(ns int64) float64
+	lanes []float64      // where the communication of each lane ends
+	last  map[string]int // the newest bar of a class and height
 }
 
 // bar is one range, or several that are too narrow to be told apart.
@@ -99,10 +103,8 @@ type bar struct {
 	from, to            float64 // in time
 }
 
-// swatch explains a colour.
-type swatch struct{ Class, Name string }
-
-var kindsOfBars = []swatch{
+// kindsOfBars explain the colours: the class of a bar, and what it is in words.
+var kindsOfBars = [][2]string{
 	{"own", "own work"}, {"forward", "forward"}, {"backward", "backward"}, {"load", "loading data"}, {"save", "saving"},
 	{"blocked", "blocked"}, {"waits", "waits for a rank that has not entered"}, {"comm", "transfer"},
 }
@@ -121,26 +123,27 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 	for i := range v.Lines {
 		l := &v.Lines[i]
 		ranks = append(ranks, fmt.Sprint(l.Rank))
-		line := stepLine{Name: fmt.Sprintf("rank %d", l.Rank), Below: plain(l.Node), Culprit: l.Part == arrival.Culprit, Text: y + 11, Under: y + 25}
+		line := stepLine{
+			Name: fmt.Sprintf("rank %d", l.Rank), Below: plain(l.Node), Culprit: l.Part == arrival.Culprit, Text: y + 11, Under: y + 25,
+			x: x, last: map[string]int{},
+		}
 		if l.Part != "" {
 			line.Below = strings.TrimPrefix(plain(l.Node)+" · "+l.Part, " · ")
 		}
 
-		b := &bars{x: x}
-		lanes := b.of(l, y)
-		line.Bars = b.done
+		line.draw(l, y)
 		for i := range line.Bars {
 			used[line.Bars[i].Class] = true
 		}
 
 		s.Lines = append(s.Lines, line)
-		y += max(workHigh+float64(lanes)*(commHigh+2), 30) + 16
+		y += max(workHigh+float64(len(line.lanes))*(commHigh+2), 30) + 16
 	}
 
 	s.Foot, s.Height = y-8, y
 	s.Names = strings.Join(ranks, ", ")
 	for _, k := range kindsOfBars {
-		if used[k.Class] {
+		if used[k[0]] {
 			s.Kinds = append(s.Kinds, k)
 		}
 	}
@@ -175,20 +178,11 @@ func tickOf(whole float64) float64 {
 	return 10 * unit
 }
 
-// bars draws the ranges of a rank.
-type bars struct {
-	x     func(int64) float64
-	done  []bar
-	lanes []float64 // where the communication of each lane ends
-	last  map[string]int
-}
-
-// of draws a rank from y on, and returns how many lanes its communication takes.
-func (b *bars) of(l *arrival.Line, y float64) int {
-	b.last = map[string]int{}
+// draw draws the ranges of a rank from y on.
+func (s *stepLine) draw(l *arrival.Line, y float64) {
 	for i := range l.Ranges {
 		if r := &l.Ranges[i]; r.Kind == "Step" {
-			b.add("own", y, workHigh, r.StartNs, r.DurNs, "step", r.DurNs)
+			s.add("own", y, workHigh, r.StartNs, r.DurNs, "step", r.DurNs)
 		}
 	}
 
@@ -210,7 +204,7 @@ func (b *bars) of(l *arrival.Line, y float64) int {
 			class = "backward"
 		}
 
-		b.add(class, y, workHigh, r.StartNs, r.DurNs, what, r.DurNs)
+		s.add(class, y, workHigh, r.StartNs, r.DurNs, what, r.DurNs)
 	}
 
 	for i := range l.Ranges {
@@ -220,63 +214,61 @@ func (b *bars) of(l *arrival.Line, y float64) int {
 		}
 
 		if e := r.Blocked(); e > 0 {
-			b.add("blocked", y, workHigh, r.StartNs+r.DurNs-e, e, "blocked in "+plain(r.Op), e)
+			s.add("blocked", y, workHigh, r.StartNs+r.DurNs-e, e, "blocked in "+plain(r.Op), e)
 		}
 
-		lane := y + workHigh + 2 + float64(b.lane(b.x(r.StartNs), b.x(r.StartNs+r.DurNs)))*(commHigh+2)
+		lane := y + workHigh + 2 + float64(s.lane(s.x(r.StartNs), s.x(r.StartNs+r.DurNs)))*(commHigh+2)
 		what := plain(r.Op)
 		if r.Group != "" {
 			what += " in group " + plain(r.Group)
 		}
 
 		if r.For >= 0 && r.Waits > 0 {
-			b.add("waits", lane, commHigh, r.StartNs, r.Waits, fmt.Sprintf("%s: waits for rank %d", what, r.For), r.Waits)
+			s.add("waits", lane, commHigh, r.StartNs, r.Waits, fmt.Sprintf("%s: waits for rank %d", what, r.For), r.Waits)
 		}
 
-		b.add("comm", lane, commHigh, r.StartNs+r.Waits, r.DurNs-r.Waits, what, r.DurNs)
+		s.add("comm", lane, commHigh, r.StartNs+r.Waits, r.DurNs-r.Waits, what, r.DurNs)
 	}
 
-	for i := range b.done {
-		if n := b.done[i].count; n > 1 {
-			b.done[i].Title = fmt.Sprintf("%d times, the first: %s", n, b.done[i].Title)
+	for i := range s.Bars {
+		if n := s.Bars[i].count; n > 1 {
+			s.Bars[i].Title = fmt.Sprintf("%d times, the first: %s", n, s.Bars[i].Title)
 		}
 	}
-
-	return len(b.lanes)
 }
 
 // lane returns the lane of a communication.
-func (b *bars) lane(from, to float64) int {
-	for i := range b.lanes {
-		if b.lanes[i] <= from {
-			b.lanes[i] = to
+func (s *stepLine) lane(from, to float64) int {
+	for i := range s.lanes {
+		if s.lanes[i] <= from {
+			s.lanes[i] = to
 			return i
 		}
 	}
 
-	if len(b.lanes) < mostLanes {
-		b.lanes = append(b.lanes, to)
-		return len(b.lanes) - 1
+	if len(s.lanes) < mostLanes {
+		s.lanes = append(s.lanes, to)
+		return len(s.lanes) - 1
 	}
 
-	b.lanes[mostLanes-1] = max(b.lanes[mostLanes-1], to)
+	s.lanes[mostLanes-1] = max(s.lanes[mostLanes-1], to)
 	return mostLanes - 1
 }
 
 // add draws a range, or makes the bar before it longer where both are too narrow.
-func (b *bars) add(class string, y, high float64, start, dur int64, what string, told int64) {
-	from, to := b.x(start), b.x(start+max(dur, 0))
+func (s *stepLine) add(class string, y, high float64, start, dur int64, what string, told int64) {
+	from, to := s.x(start), s.x(start+max(dur, 0))
 	key := fmt.Sprint(class, y)
-	if k, ok := b.last[key]; ok {
-		if l := &b.done[k]; from-l.to < finest && to-from < finest && l.to-l.from < plotWide/8 && (l.count > 1 || l.to-l.from < finest) {
+	if k, ok := s.last[key]; ok {
+		if l := &s.Bars[k]; from-l.to < finest && to-from < finest && l.to-l.from < plotWide/8 && (l.count > 1 || l.to-l.from < finest) {
 			l.to, l.count = max(l.to, to), l.count+1
 			l.Width = round(max(l.to-l.from, finest), 2)
 			return
 		}
 	}
 
-	b.last[key] = len(b.done)
-	b.done = append(b.done, bar{
+	s.last[key] = len(s.Bars)
+	s.Bars = append(s.Bars, bar{
 		Class: class, Title: what + ", " + seconds(seconds64(told)), X: round(from, 2), Y: y, Width: round(max(to-from, finest), 2), Height: high,
 		count: 1, from: from, to: to,
 	})

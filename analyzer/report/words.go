@@ -21,17 +21,17 @@ const (
 
 // headline is the verdict in words.
 type headline struct {
-	tone  tone
-	label string // one word: "Degraded"
-	title string // one sentence
-	more  string // one or two sentences, may be ""
+	Tone  tone
+	Label string // one word: "Degraded"
+	Title string // one sentence
+	More  string // one or two sentences, may be ""
 }
 
 // Headline is a verdict in one line, as the outputs begin, such as "Degraded: node-3
 // slows this job down".
 func Headline(v *verdict.Verdict) string {
 	h := headlineOf(v)
-	return h.label + ": " + h.title
+	return h.Label + ": " + h.Title
 }
 
 // headlineOf says what was decided, most serious first.
@@ -54,8 +54,8 @@ func headlineOf(v *verdict.Verdict) headline {
 	}
 
 	if len(nodes)+len(links) > 0 {
-		return headline{tone: warn, label: "Harmless", title: culprits(nodes, links) + " slow, costs " + Costs(v.JobImpact, v.JobImpactMax) + ".",
-			more: "That is below the share of step time that makes a job unhealthy."}
+		return headline{Tone: warn, Label: "Harmless", Title: culprits(nodes, links) + " slow, costs " + Costs(v.JobImpact, v.JobImpactMax) + ".",
+			More: "That is below the share of step time that makes a job unhealthy."}
 	}
 
 	if suspects := inState(v.Nodes, verdict.Suspect); len(suspects) > 0 {
@@ -66,51 +66,51 @@ func headlineOf(v *verdict.Verdict) headline {
 	if f, ok := costliest(v.Findings); ok {
 		h := headline{note, "Healthy", "No node is to blame.", findingTitle(f)}
 		if f.JobImpact > 0 { // what isn't known to cost anything is not said to cost nothing
-			h.more += " " + cost(f.JobImpact, 0)
+			h.More += " " + cost(f.JobImpact, 0)
 		}
 
 		return h
 	}
 
-	h := headline{tone: good, label: "Healthy", title: "No node slows this job down."}
+	h := headline{Tone: good, Label: "Healthy", Title: "No node slows this job down."}
 	switch recovered := inState(v.Nodes, verdict.Recovered); {
 	case len(recovered) > 0:
-		h.more = culprits(recovered, nil) + " healthy again after a fault that has ended."
+		h.More = culprits(recovered, nil) + " healthy again after a fault that has ended."
 	case len(v.Events) > 0:
-		h.more = fmt.Sprintf("%s passed without lasting harm.", count(len(v.Events), "short disturbance"))
+		h.More = fmt.Sprintf("%s passed without lasting harm.", count(len(v.Events), "short disturbance"))
 	}
 
 	return h
 }
 
 func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) headline {
-	h := headline{tone: bad, label: "Degraded"}
+	h := headline{Tone: bad, Label: "Degraded"}
 	switch {
 	case len(nodes) == 1 && len(links) == 0:
-		h.title = plain(nodes[0].Node) + " slows this job down."
-		h.more = nodeSentence(nodes[0])
+		h.Title = plain(nodes[0].Node) + " slows this job down."
+		h.More = nodeSentence(nodes[0])
 	case len(nodes) == 1:
-		h.title = plain(nodes[0].Node) + " slows this job down."
-		h.more = nodeSentence(nodes[0]) + besides(nodes[0], links)
+		h.Title = plain(nodes[0].Node) + " slows this job down."
+		h.More = nodeSentence(nodes[0]) + besides(nodes[0], links)
 	case len(nodes) > 1:
 		list := make([]string, len(nodes))
 		for i, n := range nodes {
 			list[i] = n.Node
 		}
 
-		h.title = count(len(nodes), "node") + " slow this job down."
-		h.more = "They are " + names(list, 8) + "."
+		h.Title = count(len(nodes), "node") + " slow this job down."
+		h.More = "They are " + names(list, 8) + "."
 	case len(links) == 1:
-		h.title = "The network of group " + plain(links[0].Group) + " slows this job down."
-		h.more = linkSentence(links[0])
+		h.Title = "The network of group " + plain(links[0].Group) + " slows this job down."
+		h.More = linkSentence(links[0])
 	case len(links) > 1:
-		h.title = count(len(links), "slow network group") + " slow this job down."
+		h.Title = count(len(links), "slow network group") + " slow this job down."
 	default: // a verdict that is unhealthy without a culprit: say no more than that
-		h.title = "This job is not healthy."
+		h.Title = "This job is not healthy."
 	}
 
 	if v.Most() > 0 && len(nodes)+len(unexplained(nodes, links)) > 1 {
-		h.more = strings.TrimSpace(h.more + " Together they cost " + Costs(v.JobImpact, v.JobImpactMax) + " of step time.")
+		h.More = strings.TrimSpace(h.More + " Together they cost " + Costs(v.JobImpact, v.JobImpactMax) + " of step time.")
 	}
 
 	return h

@@ -95,7 +95,7 @@ func (j *job) walk(x, rho, sd float64) float64 {
 	return rho*x + math.Sqrt(1-rho*rho)*sd*j.physics.NormFloat64()
 }
 
-// heavy is the factor of a rare long step.
+// heavy is the factor of a rare long step, 9 at most: a Pareto tail alone has no end.
 func (j *job) heavy(n *Noise) float64 {
 	if n.HeavyShare <= 0 || j.physics.Float64() >= n.HeavyShare {
 		return 1
@@ -105,7 +105,8 @@ func (j *job) heavy(n *Noise) float64 {
 	return 1 + min(8, n.HeavyScale*pareto)
 }
 
-// warmth is the factor of a young process.
+// warmth is the factor of a young process: the excess falls with the square of the steps left,
+// and each rank draws how much of it, the half to all, it has.
 func (j *job) warmth(r *rank, n *Noise) float64 {
 	if j.done >= n.WarmSteps || j.cfg.FirstStep > 0 && j.attempt == 0 {
 		return 1
@@ -248,7 +249,7 @@ func (j *job) pause() {
 	ns := p.Share * j.nominal()
 	for i := range j.r {
 		r := &j.r[i]
-		r.t += ns * (0.98 + 0.04*j.physics.Float64())
+		r.t += ns * (0.98 + 0.04*j.physics.Float64()) // ranks evaluate as equal batches, within 2 %
 		if !p.Inside {
 			r.start = r.t
 		}

@@ -88,7 +88,8 @@ type Model struct {
 	NoGlobalSync bool `yaml:"no_global_sync"`
 	// Recompute runs each forward again within its backward, and records it.
 	Recompute bool `yaml:"recompute"`
-	// Embedding adds the all-reduce between first and last stage.
+	// Embedding is for the all-reduce between first and last stage. It has no effect: every
+	// pipeline has that one, and a seed keeps the job that it always gave.
 	Embedding bool `yaml:"embedding"`
 }
 

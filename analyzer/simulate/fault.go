@@ -224,14 +224,14 @@ func (j *job) slowLink(g int, ns float64) {
 		return
 	}
 
-	if m.Sharded {
+	if m.Sharded { // two transfers share what the link adds: the gradients' and the parameters'
 		x.gather += 0.3 * ns
 		ns *= 0.7
 	}
 
 	if m.Overlap && m.Buckets > 1 {
 		later := float64(m.Buckets-1) / float64(m.Buckets)
-		last := j.passTime(task{stage: j.lay.at[j.lay.groups[g].ranks[0]].p, backward: true, micro: s.MicroBatches - 1})
+		last := j.passTime(task{stage: j.lay.at[j.lay.groups[g].ranks[0]].p, way: back, micro: s.MicroBatches - 1})
 		ns += max(0, later*(last-m.gradients()*j.unitStep()))
 	}
 

@@ -127,14 +127,14 @@ type files struct {
 	dir      string
 	cfg      *Config
 	from, to int
-	w        []*segment.Writer
 	ranks    []fileRank
 	clock    time.Time
 	line     []byte
 }
 
-// fileRank is what one rank's writer keeps.
+// fileRank is what is kept of one rank.
 type fileRank struct {
+	w       *segment.Writer // nil where nothing is open: another shard's rank, or one that never appears
 	pending []record.Record // of the step under way
 	seq     [2]uint64       // per ring: light, bulk
 	encoder marker.Encoder
@@ -144,7 +144,7 @@ type fileRank struct {
 
 // begin opens the segments of an attempt: one identity a rank, nil for one that never appears.
 func (f *files) begin(metas []*record.Meta) error {
-	f.w, f.ranks = make([]*segment.Writer, len(metas)), make([]fileRank, len(metas))
+	f.ranks = make([]fileRank, len(metas))
 	f.clock = time.Unix(f.cfg.StartUnix, 0)
 	for i, m := range metas {
 		if m == nil || i < f.from || i >= f.to {
@@ -159,10 +159,9 @@ func (f *files) begin(metas []*record.Meta) error {
 			return err
 		}
 
-		f.w[i] = w
-		f.ranks[i].emitted = map[string]uint64{}
-		f.ranks[i].encoder = marker.Encoder{
-			Process: uint32(m.PID), Thread: uint32(m.PID), Device: uint32(m.LocalRank),
+		f.ranks[i] = fileRank{
+			w: w, emitted: map[string]uint64{},
+			encoder: marker.Encoder{Process: uint32(m.PID), Thread: uint32(m.PID), Device: uint32(m.LocalRank)},
 		}
 		if f.taskd() && len(m.Groups) > 0 {
 			if err := saveGroups(filepath.Join(dir, "parallel_group.json"), m.Groups); err != nil {
@@ -208,13 +207,13 @@ func (f *files) add(rank int, r *record.Record) {
 func (f *files) step() error {
 	for i := range f.ranks {
 		k := &f.ranks[i]
-		if f.w[i] == nil || len(k.pending) == 0 {
+		if k.w == nil {
 			continue
 		}
 
 		slices.SortStableFunc(k.pending, func(a, b record.Record) int { return int(a.End() - b.End()) })
 		for n := range k.pending {
-			if err := f.write(i, &k.pending[n]); err != nil {
+			if err := f.write(k, &k.pending[n]); err != nil {
 				return err
 			}
 		}
@@ -225,8 +224,8 @@ func (f *files) step() error {
 	return nil
 }
 
-func (f *files) write(i int, r *record.Record) error {
-	k := &f.ranks[i]
+// write writes one range, in the lines that the job's format has for it.
+func (f *files) write(k *fileRank, r *record.Record) error {
 	k.last = max(k.last, r.End())
 	f.clock = time.Unix(0, k.last)
 	if f.taskd() {
@@ -236,7 +235,7 @@ func (f *files) write(i int, r *record.Record) error {
 
 		f.line = k.encoder.Append(f.line[:0], r)
 		for line := range bytes.Lines(f.line) {
-			if err := f.w[i].AppendLine(line); err != nil {
+			if err := k.w.AppendLine(line); err != nil {
 				return err
 			}
 		}
@@ -252,7 +251,7 @@ func (f *files) write(i int, r *record.Record) error {
 	r.Ring, r.Seq = uint32(ring+1), k.seq[ring]
 	k.seq[ring]++
 	k.emitted[r.Word()]++
-	return f.w[i].AppendRecord(r)
+	return k.w.AppendRecord(r)
 }
 
 // stream is the number of the stream that a kind runs on.
@@ -266,16 +265,15 @@ func stream(k record.Kind) uint64 {
 
 // end writes the end lines and closes the segments of an attempt.
 func (f *files) end() error {
-	for i, w := range f.w {
-		if w == nil {
+	for i := range f.ranks {
+		k := &f.ranks[i]
+		if k.w == nil || f.taskd() {
 			continue
 		}
 
-		if !f.taskd() {
-			end := record.End{At: f.ranks[i].last + 1, How: "closed", Emitted: f.ranks[i].emitted}
-			if err := w.AppendLine(end.AppendLine(nil)); err != nil {
-				return err
-			}
+		end := record.End{At: k.last + 1, How: "closed", Emitted: k.emitted}
+		if err := k.w.AppendLine(end.AppendLine(nil)); err != nil {
+			return err
 		}
 	}
 
@@ -285,10 +283,10 @@ func (f *files) end() error {
 // close closes what is open.
 func (f *files) close() error {
 	var errs []error
-	for i, w := range f.w {
-		if w != nil {
-			errs = append(errs, w.Close())
-			f.w[i] = nil
+	for i := range f.ranks {
+		if k := &f.ranks[i]; k.w != nil {
+			errs = append(errs, k.w.Close())
+			k.w = nil
 		}
 	}
 

@@ -229,7 +229,8 @@ func (j *job) start(l *layout) error {
 // meta is the identity of rank i's process in this attempt.
 func (j *job) meta(i int) *record.Meta {
 	a, r := &j.lay.at[i], &j.r[i]
-	pid := 4000 + 100*j.attempt + a.local
+	pid := 4000 + 100*j.attempt + a.local // another one in each attempt, as a real restart gives
+	// Processes begin half a minute before the first step of their attempt.
 	m := &record.Meta{
 		Format: record.Format, Job: j.cfg.Job, Rank: i, WorldSize: j.lay.n, LocalRank: a.local,
 		Node: r.host.name, Device: r.host.model, PID: pid, BootID: r.host.boot, Writer: "simulate/1",
@@ -288,7 +289,7 @@ func (j *job) restart(x Restart) error {
 
 	j.attempt++
 	j.step = max(j.cfg.FirstStep, j.step-x.Redo)
-	j.now += 60e9 * (1 + j.physics.Float64())
+	j.now += 60e9 * (1 + j.physics.Float64()) // a restart takes one to two minutes
 	shape, hosts, err := moved(j.lay, x, len(j.hosts), placement(j.cfg.Seed, j.attempt))
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func (t *Trace) draw(chance *rand.Rand, into []int, copies int) []int {
 // pass is a pass's own time as recorded, s.
 func (t *Trace) pass(steps []int, a *position, of task) float64 {
 	dp := t.Shape.DP
-	return t.Steps[steps[a.d/dp]][of.way()][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][of.micro]
+	return t.Steps[steps[a.d/dp]][of.way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][of.micro]
 }
 
 func replayable() []string {

@@ -33,7 +33,7 @@ var slotInfo = [slots]struct {
 	slotSave:   {"barrier", dimWorld},
 }
 
-// elements of one call, bf16.
+// elements of one call, bf16: 8 MiB. Sizes are no part of the model, so all calls have one.
 const elements = 1 << 22
 
 // sum is a slot's communication in the current window.
@@ -117,7 +117,7 @@ func (j *job) sent(from, to int, ready, end float64) {
 }
 
 // wanted reports whether rank i's ranges are recorded one by one.
-func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.w[i] != nil }
+func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.ranks[i].w != nil }
 
 // begun returns the record of a range, filled in but for what its kind adds.
 func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
@@ -131,7 +131,8 @@ func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
 	return x
 }
 
-// enqueued is the host's part of a device range.
+// enqueued is the host's part of a device range: 2 %, the launch of its kernels. A step is as
+// long on the host, which waits for its end.
 func enqueued(k record.Kind, dur int64) int64 {
 	if k == record.Step {
 		return dur
@@ -140,7 +141,8 @@ func enqueued(k record.Kind, dur int64) int64 {
 	return dur / 50
 }
 
-// enqueue is how long the operations of a forward pass take to enqueue, ns.
+// enqueue is how long the operations of a forward pass take to enqueue, ns: 1/150 of a step
+// for all passes, whatever the device then takes.
 func (j *job) enqueue() float64 {
 	s := j.lay.shape
 	return j.nominal() / float64(150*s.MicroBatches*s.Chunks)
@@ -178,18 +180,18 @@ func (j *job) saved(i int, from, to float64) {
 }
 
 // passed notes a forward or backward pass.
-func (j *job) passed(i int, backward bool, from, to float64) {
+func (j *job) passed(i, way int, from, to float64) {
 	r := &j.r[i]
 	if r.drop {
 		return
 	}
 
 	a, b := j.tick(i, from), j.tick(i, to)
-	if backward && j.cfg.Model.Recompute {
-		j.passed(i, false, from, from+(to-from)/j.cfg.Model.backward())
-	}
+	if way == back {
+		if j.cfg.Model.Recompute {
+			j.passed(i, forth, from, from+(to-from)/j.cfg.Model.backward())
+		}
 
-	if backward {
 		if !j.cfg.Record.Backward {
 			return
 		}

@@ -2,10 +2,10 @@ package simulate
 
 // task is one pass of one micro-batch through one stage's part of the model.
 type task struct {
-	stage    int
-	backward bool
-	micro    int
-	chunk    int
+	stage int
+	way   int // forth or back
+	micro int
+	chunk int
 }
 
 // The two ways through the model.
@@ -13,15 +13,6 @@ const (
 	forth = iota
 	back
 )
-
-// way is the way of the pass.
-func (t task) way() int {
-	if t.backward {
-		return back
-	}
-
-	return forth
-}
 
 // schedule returns the 1F1B order of a pipeline, interleaved where a stage has
 // several chunks, as one list in which everything that a task waits for stands
@@ -62,7 +53,7 @@ func schedule(stages, micro, chunks int) []task {
 // needs returns the task of another stage whose result t takes, if any.
 func (t task) needs(stages, chunks int) (task, bool) {
 	part := t.chunk*stages + t.stage - 1
-	if t.backward {
+	if t.way == back {
 		part += 2
 	}
 
@@ -70,7 +61,7 @@ func (t task) needs(stages, chunks int) (task, bool) {
 		return task{}, false
 	}
 
-	return task{part % stages, t.backward, t.micro, part / stages}, true
+	return task{part % stages, t.way, t.micro, part / stages}, true
 }
 
 // oneForwardOneBackward is the order within stage p: forwards until the pipeline
@@ -84,30 +75,30 @@ func oneForwardOneBackward(p, stages, micro, chunks int) []task {
 
 	// With chunks, groups of as many micro-batches as there are stages go through one
 	// chunk after the other.
-	nth := func(k int, backward bool) task {
+	nth := func(k, way int) task {
 		if chunks == 1 {
-			return task{p, backward, k, 0}
+			return task{p, way, k, 0}
 		}
 
 		in := k % (stages * chunks)
 		chunk := in / stages
-		if backward {
+		if way == back {
 			chunk = chunks - 1 - chunk
 		}
 
-		return task{p, backward, k/(stages*chunks)*stages + in%stages, chunk}
+		return task{p, way, k/(stages*chunks)*stages + in%stages, chunk}
 	}
 	var out []task
 	for k := range warm {
-		out = append(out, nth(k, false))
+		out = append(out, nth(k, forth))
 	}
 
 	for k := range all - warm {
-		out = append(out, nth(warm+k, false), nth(k, true))
+		out = append(out, nth(warm+k, forth), nth(k, back))
 	}
 
 	for k := all - warm; k < all; k++ {
-		out = append(out, nth(k, true))
+		out = append(out, nth(k, back))
 	}
 
 	return out

@@ -43,17 +43,9 @@ func Run(cfg Config, b Builder) (Truth, error) {
 
 // Rows simulates cfg and returns all its rows.
 func Rows(cfg Config) (row.Rows, Truth, error) {
-	var k keeper
-	t, err := Run(cfg, &k)
-	return k.Rows, t, err
-}
-
-type keeper struct{ row.Rows }
-
-func (k *keeper) AddRank(r *row.Rank) { k.Ranks = append(k.Ranks, *r) }
-func (k *keeper) AddStep(s *row.Step) { k.Steps = append(k.Steps, *s) }
-func (k *keeper) AddCommunication(c *row.Communication) {
-	k.Communications = append(k.Communications, *c)
+	var rows row.Rows
+	t, err := Run(cfg, &rows)
+	return rows, t, err
 }
 
 // run plays the attempts of the job one after the other.

@@ -341,16 +341,16 @@ func TestSchedule_OrderHolds(t *testing.T) {
 			switch {
 			case done[x]:
 				t.Fatalf("%+v twice", x)
-			case !x.backward && x.stage > 0 && !done[task{x.stage - 1, false, x.micro, x.chunk}],
-				!x.backward && x.stage == 0 && x.chunk > 0 && !done[task{stages - 1, false, x.micro, x.chunk - 1}],
-				x.backward && x.stage < stages-1 && !done[task{x.stage + 1, true, x.micro, x.chunk}],
-				x.backward && x.stage == stages-1 && x.chunk < chunks-1 && !done[task{0, true, x.micro, x.chunk + 1}],
-				x.backward && !done[task{x.stage, false, x.micro, x.chunk}]:
+			case x.way == forth && x.stage > 0 && !done[task{x.stage - 1, forth, x.micro, x.chunk}],
+				x.way == forth && x.stage == 0 && x.chunk > 0 && !done[task{stages - 1, forth, x.micro, x.chunk - 1}],
+				x.way == back && x.stage < stages-1 && !done[task{x.stage + 1, back, x.micro, x.chunk}],
+				x.way == back && x.stage == stages-1 && x.chunk < chunks-1 && !done[task{0, back, x.micro, x.chunk + 1}],
+				x.way == back && !done[task{x.stage, forth, x.micro, x.chunk}]:
 				t.Fatalf("%+v before what it needs", x)
 			}
 
 			done[x] = true
-			if x.backward {
+			if x.way == back {
 				held[x.stage]--
 			} else {
 				held[x.stage]++

@@ -21,6 +21,14 @@ const (
 	slots
 )
 
+// Transfers that no setting changes, as shares of a step or of the gradients' transfers.
+const (
+	loadShare      = 0.001  // of a step: a batch is small beside what its layers exchange
+	embeddingShare = 0.1    // of the gradients': the weights that first and last stage both hold
+	gatherShare    = 0.4    // of the gradients': what a reduce-scatter leaves of an all-reduce, see Model.gradients
+	tinyShare      = 0.0005 // of a step: one number a rank, the latency alone
+)
+
 // playStep plays one step of all ranks.
 func (j *job) playStep() {
 	j.prepare()
@@ -31,14 +39,14 @@ func (j *job) playStep() {
 
 	everybody := j.lay.everybody()
 	j.gradients()
-	j.meetGroups(everybody, slotEmbd, j.cfg.Model.DPShare*0.1)
+	j.meetGroups(everybody, slotEmbd, j.cfg.Model.DPShare*embeddingShare)
 	if j.lay.shape.World() > 1 && !j.cfg.Model.NoGlobalSync && j.lay.shape.PP*j.lay.shape.TP > 1 {
-		j.meetGroups(everybody, slotNorm, 0.0005)
+		j.meetGroups(everybody, slotNorm, tinyShare)
 	}
 
 	j.optimize()
 	if j.cfg.Model.Sharded {
-		j.meetGroups(everybody, slotGather, j.cfg.Model.DPShare*0.4)
+		j.meetGroups(everybody, slotGather, j.cfg.Model.DPShare*gatherShare)
 	}
 
 	j.checkpoint()
@@ -62,7 +70,8 @@ func (j *job) nominal() float64 { return j.cfg.Model.Seconds * 1e9 }
 // step, with its pipeline bubbles and waits, is as long as nominal.
 func (j *job) unitStep() float64 { return j.cfg.Model.Seconds * 1e9 * j.unit }
 
-// own is how long an operation of rank i takes that nominally needs ns.
+// own is how long an operation of rank i takes that nominally needs ns. A draw of the noise
+// far out leaves a fifth of it: no operation takes no time, or less.
 func (j *job) own(i int, ns float64) float64 {
 	if sd := j.cfg.Noise.OpSD; sd > 0 {
 		ns *= max(0.2, 1+sd*j.physics.NormFloat64())
@@ -112,7 +121,7 @@ func (j *job) load() {
 	}
 
 	if j.lay.shape.TP > 1 && c.Ranks == "first" {
-		j.meetGroups(j.lay.everybody(), slotLoad, 0.001)
+		j.meetGroups(j.lay.everybody(), slotLoad, loadShare)
 	}
 }
 
@@ -156,7 +165,7 @@ func (j *job) task(t task) {
 	}
 
 	parts := float64(2 * s.MicroBatches * s.Chunks)
-	j.inBackward = t.backward
+	j.inBackward = t.way == back
 	for k := range syncs {
 		for _, i := range ranks {
 			j.r[i].t += j.passOwn(i, t, ns) / float64(syncs)
@@ -170,16 +179,16 @@ func (j *job) task(t task) {
 	}
 
 	j.inBackward = false
-	last := t.backward && t.micro == s.MicroBatches-1 && t.chunk == 0
+	last := t.way == back && t.micro == s.MicroBatches-1 && t.chunk == 0
 	at := t.micro*s.Chunks + t.chunk
 	for _, i := range ranks {
 		r := &j.r[i]
-		j.passed(i, t.backward, r.passFrom, r.t)
+		j.passed(i, t.way, r.passFrom, r.t)
 		if last {
 			r.backFrom, r.backTo = r.passFrom, r.t
 		}
 
-		r.ready[t.way()][at] = r.t
+		r.ready[t.way][at] = r.t
 	}
 }
 
@@ -187,7 +196,7 @@ func (j *job) task(t task) {
 func (j *job) passTime(t task) float64 {
 	s, m := j.lay.shape, &j.cfg.Model
 	ns := j.unitStep() / float64(s.MicroBatches+s.PP-1) / (1 + m.backward()) / float64(s.Chunks)
-	if t.backward {
+	if t.way == back {
 		ns *= m.backward()
 	}
 
@@ -222,7 +231,7 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 	}
 
 	ns *= j.phase
-	if t.backward {
+	if t.way == back {
 		ns *= r.backward
 	}
 
@@ -240,7 +249,7 @@ func (j *job) receive(i int, t task) {
 	from := j.lay.rank(a.t, a.c, a.d, need.stage)
 	r, f := &j.r[i], &j.r[from]
 	at := need.micro*s.Chunks + need.chunk
-	ready := f.ready[t.way()][at]
+	ready := f.ready[t.way][at]
 	post := r.t
 	begin := max(post, ready)
 	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))

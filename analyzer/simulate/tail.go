@@ -112,7 +112,7 @@ func (j *job) checkpoint() {
 	}
 
 	if j.lay.n > 1 {
-		j.meetGroups(j.lay.everybody(), slotSave, 0.0005)
+		j.meetGroups(j.lay.everybody(), slotSave, tinyShare)
 	}
 }
 

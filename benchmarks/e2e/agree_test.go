@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/laggard-dev/laggard/analyzer/report"
-	"github.com/laggard-dev/laggard/deploy/grafana"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
@@ -221,24 +222,37 @@ func (p pages) ask(dashboard, title string) (rows []map[string]any) {
 		"$__conditionalAll(job IN (${job:sqlstring}), $job)", "job = '"+p.job+"'",
 		"$__conditionalAll(node IN ('', ${node:sqlstring}), $node)", "1 = 1",
 		"$__fromTime", "toDateTime(0)", "$__toTime", "toDateTime(4000000000)")
-	for _, d := range grafana.Dashboards() {
-		for _, panel := range d.Panels {
-			if d.UID != dashboard || panel.Title != title {
-				continue
-			}
-
-			text, err := p.engine.Query(macros.Replace(panel.Targets[0].RawSQL) + "\nFORMAT JSON")
-			var reply struct{ Data []map[string]any }
-			if err == nil {
-				err = json.Unmarshal([]byte(text), &reply)
-			}
-
-			if err != nil {
-				p.t.Fatalf("panel %s: %v", title, err)
-			}
-
-			return reply.Data
+	var page struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ RawSQL string }
 		}
+	}
+	b, err := os.ReadFile(filepath.Join("..", "..", "deploy", "grafana", "dashboards", dashboard+".json"))
+	if err == nil {
+		err = json.Unmarshal(b, &page)
+	}
+
+	if err != nil {
+		p.t.Fatalf("dashboard %s: %v", dashboard, err)
+	}
+
+	for _, panel := range page.Panels {
+		if panel.Title != title {
+			continue
+		}
+
+		text, err := p.engine.Query(macros.Replace(panel.Targets[0].RawSQL) + "\nFORMAT JSON")
+		var reply struct{ Data []map[string]any }
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &reply)
+		}
+
+		if err != nil {
+			p.t.Fatalf("panel %s: %v", title, err)
+		}
+
+		return reply.Data
 	}
 
 	p.t.Fatalf("dashboard %s has no panel %s", dashboard, title)

@@ -23,25 +23,13 @@ import (
 )
 
 // answer is what a source says of a job, in one order.
-type answer struct {
-	Ranks          []row.Rank
-	Steps          []row.Step
-	Communications []row.Communication
-}
+type answer struct{ row.Rows }
 
-// AddRank implements source.Builder.
+// AddRank keeps an identity without its version and its end.
 func (a *answer) AddRank(r *row.Rank) {
 	k := *r
 	k.Groups, k.GroupRanks, k.Version, k.EndedNs = slices.Clone(r.Groups), slices.Clone(r.GroupRanks), 0, 0
 	a.Ranks = append(a.Ranks, k)
-}
-
-// AddStep implements source.Builder.
-func (a *answer) AddStep(s *row.Step) { a.Steps = append(a.Steps, *s) }
-
-// AddCommunication implements source.Builder.
-func (a *answer) AddCommunication(c *row.Communication) {
-	a.Communications = append(a.Communications, *c)
 }
 
 // answerOf reads all of the only job, on a machine of that name.

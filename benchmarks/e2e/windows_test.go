@@ -12,15 +12,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// jobRows keeps the rows of a job.
-type jobRows struct{ row.Rows }
-
-func (k *jobRows) AddRank(r *row.Rank) { k.Ranks = append(k.Ranks, *r) }
-func (k *jobRows) AddStep(s *row.Step) { k.Steps = append(k.Steps, *s) }
-func (k *jobRows) AddCommunication(c *row.Communication) {
-	k.Communications = append(k.Communications, *c)
-}
-
 // TestAnalyze_WindowsDoNotFlicker analyzes every 16 steps in a row of the recorded
 // jobs: whoever is named in one window is named in all, for the same cause, with the same
 // exit code; where a window can't be decided nobody is named.
@@ -39,7 +30,7 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer src.Close()
-			var all jobRows
+			var all row.Rows
 			info, err := src.Load(t.Context(), "", &all, source.Options{})
 			if err != nil {
 				t.Fatal(err)

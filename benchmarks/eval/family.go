@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -110,48 +110,33 @@ func (c cost) off() float64 { return math.Abs(c.stated-c.truth) / max(0.02, c.tr
 func (c cost) bounded() bool { return c.truth <= c.most+1e-9 }
 
 // costs compares the costs of the culprits that are named, and of all together where
-// all are. They are read from the verdict's JSON, as its users do.
-func (o *outcome) costs() []cost {
-	type impact struct {
-		Node string   `json:"node"`
-		Link string   `json:"group"`
-		Cost *float64 `json:"job_impact"`
-		Most *float64 `json:"job_impact_max"`
-	}
-	var v struct {
-		impact
-		Nodes []impact `json:"nodes"`
-		Links []impact `json:"links"`
-	}
-	b, err := json.Marshal(o.verdict)
-	if err == nil {
-		err = json.Unmarshal(b, &v)
-	}
-
-	if err != nil {
-		panic("BUG: a verdict's JSON can't be read: " + err.Error())
-	}
-
-	var out []cost
-	add := func(who string, x impact, truth float64) {
-		c := cost{who: who, stated: *x.Cost, most: *x.Cost, truth: truth, known: o.tellsWaits || x.Most == nil}
-		if x.Most != nil {
-			c.most = *x.Most
-		}
-
-		out = append(out, c)
+// all are.
+func (o *outcome) costs() (out []cost) {
+	v := o.verdict
+	add := func(who string, stated, most, truth float64) { // most is 0 where the verdict knows the cost
+		out = append(out, cost{who: who, stated: stated, most: cmp.Or(most, stated), truth: truth, known: o.tellsWaits || most == 0})
 	}
 	for i := range o.truth.Culprits {
 		c := &o.truth.Culprits[i]
-		for _, x := range append(v.Nodes, v.Links...) {
-			if x.Node == c.Node && x.Link == c.Link && slices.Contains(named, stateOf(o.verdict, c)) {
-				add(c.Node+c.Link, x, c.Impact)
+		if !slices.Contains(named, stateOf(v, c)) {
+			continue
+		}
+
+		for _, n := range v.Nodes {
+			if n.Node == c.Node && c.Node != "" {
+				add(c.Node, n.JobImpact, n.JobImpactMax, c.Impact)
+			}
+		}
+
+		for _, l := range v.Links {
+			if l.Group == c.Link && c.Link != "" {
+				add(c.Link, l.JobImpact, 0, c.Impact)
 			}
 		}
 	}
 
-	if v.Cost != nil && len(out) > 1 && len(out) == len(o.truth.Culprits) {
-		add("all", v.impact, o.truth.Impact)
+	if len(out) > 1 && len(out) == len(o.truth.Culprits) {
+		add("all", v.JobImpact, v.JobImpactMax, o.truth.Impact)
 	}
 
 	return out

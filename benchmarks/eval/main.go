@@ -44,19 +44,9 @@ func main() {
 	}
 }
 
-// flags are the command's.
-type flags struct {
-	suite
-	scenario, only, traceName, healthy, data, results string
-	scenarios, families                               []string // those to run
-	hours                                             float64
-	jobs                                              int // of a family
-	parity                                            int
-	verbose, keepSeed                                 bool
-}
-
-func parse(args []string, words io.Writer) (*flags, error) {
-	f := &flags{}
+// parse reads the command line.
+func parse(args []string, words io.Writer) (*suite, error) {
+	f := &suite{}
 	set := flag.NewFlagSet("eval", flag.ContinueOnError)
 	set.SetOutput(words)
 	set.IntVar(&f.n, "n", 100, "cases a scenario (negative ones more)")
@@ -101,7 +91,7 @@ func parse(args []string, words io.Writer) (*flags, error) {
 }
 
 // choose sets the scenarios and families to run.
-func (f *flags) choose() (err error) {
+func (f *suite) choose() (err error) {
 	f.scenarios, f.families = simulate.Names(), simulate.Families()
 	if f.only != "" && f.only != "all" {
 		if f.families, err = chosen(f.only, f.families); err != nil {
@@ -220,8 +210,8 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 
 	fmt.Fprintf(words, "seed %d\n", f.seed)
 	began := time.Now()
-	r := report{flags: f, began: began}
-	of := f.suite
+	r := report{suite: f, began: began}
+	of := *f
 	of.n, of.world = f.jobs, 0
 	if f.only != "" {
 		if r.families, err = of.run(ctx, f.families, counter(words, "jobs of families")); err != nil {
@@ -259,7 +249,7 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 }
 
 // show runs one case and prints what should and what did come out.
-func (f *flags) show(out io.Writer) error {
+func (f *suite) show(out io.Writer) error {
 	var o *outcome
 	var err error
 	if f.healthy != "" {

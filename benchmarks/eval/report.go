@@ -20,7 +20,7 @@ const (
 
 // report is one run's results.
 type report struct {
-	*flags
+	*suite
 	began    time.Time
 	took     time.Duration
 	tallies  map[string]tally // nil where none ran
@@ -37,7 +37,7 @@ type report struct {
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "# Detection suite\n\n")
 	fmt.Fprintf(w, "Made by `go run ./benchmarks/eval -n %d -seed %d -hours %g -parity %d` on %s, %s, in %v.\n\n",
-		r.n, r.seed, r.flags.hours, r.flags.parity, machine(), r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second))
+		r.n, r.seed, r.suite.hours, r.suite.parity, machine(), r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second))
 	if len(r.traces) == 0 {
 		fmt.Fprintf(w, "The recorded jobs were not there: nothing was replayed.\n\n")
 	}

@@ -66,7 +66,7 @@ func (r *report) path() (string, error) {
 		return r.results, nil
 	}
 
-	if r.scenario != "" || r.n < 100 || r.flags.hours < 30000 {
+	if r.scenario != "" || r.n < 100 || r.suite.hours < 30000 {
 		return "", nil
 	}
 
@@ -97,7 +97,7 @@ func (r *report) account(old *account) *account {
 
 	if r.hours != nil {
 		now.Hours = append(now.Hours, piece{Date: now.Date, Seed: r.seed, Rows: r.hours,
-			Command: fmt.Sprintf("go run ./benchmarks/eval -n 0 -hours %g -parity 0 -seed %d", r.flags.hours, r.seed)})
+			Command: fmt.Sprintf("go run ./benchmarks/eval -n 0 -hours %g -parity 0 -seed %d", r.suite.hours, r.seed)})
 	}
 
 	if old != nil {

@@ -12,13 +12,22 @@ import (
 // weights make negative cases as many as positive ones: most scenarios have a culprit.
 var weights = map[string]int{"healthy": 6, "gc-pauses": 2, "sequence-length": 2, "stage-imbalance": 2, "transient": 2}
 
-// suite says which cases of scenarios and of families to run.
+// suite says which cases of scenarios and of families to run, and what beside them.
 type suite struct {
 	n        int    // cases a scenario, times its weight
 	seed     uint64 // of the first case of every scenario; the next ones count up
 	parallel int
 	world    int // 0 = as drawn
 	traces   []*simulate.Trace
+
+	scenarios, families []string // those to run
+	jobs                int      // of a family
+	hours               float64  // of healthy nodes
+	parity              int      // cases through files and store
+
+	// As the command line has them.
+	scenario, only, traceName, healthy, data, results string
+	verbose, keepSeed                                 bool
 }
 
 // tasks lists the cases. Every fourth case of a scenario that can be replayed runs

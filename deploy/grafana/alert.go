@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // alert is one alert: a rule of Grafana over ClickHouse and its twin for
 // Prometheus, which asks the agents' and watch's metrics.
@@ -15,12 +15,8 @@ type alert struct {
 	Above   float64 // fires for rows above it
 	Window  int     // seconds that the query looks back
 
-	Expr string // PromQL
-}
-
-// alerts returns the alerts.
-func alerts() []alert {
-	return []alert{slowNode(), slowLink(), shippingLag(), recordsLost(), jobWithoutData()}
+	Expr         string // PromQL
+	AgentSummary string // the summary where that metric knows an agent and no job; "" = Summary
 }
 
 // A culprit is worth waking somebody up for where its job is not healthy: what watch's
@@ -30,8 +26,8 @@ const (
 	wellJobs = "  unless on (namespace, pod, instance, job, exported_job) laggard_job_healthy == 1"
 )
 
-func slowNode() alert {
-	return alert{
+var alerts = []alert{
+	{
 		Name: "LaggardSlowNode", Title: "Slow node", Severity: "warning", For: "2m",
 		Summary: "{{ $labels.node }} slows job {{ $labels.job }} down ({{ $labels.cause }}).",
 		Action: "Open the Job page for the evidence. compute: check clocks, temperature and ECC of the device, move the job off it. host: look for other load on the node. " +
@@ -41,11 +37,8 @@ SELECT job, node, cause, count() AS degraded FROM current
 WHERE node != '' AND finding = '' AND state IN ('degraded', 'intermittent') AND ` + harmed + ` GROUP BY job, node, cause`),
 		Columns: "job text, node text, cause text, degraded number", Above: 0, Window: 3600,
 		Expr: "laggard_node_degraded > 0\n" + wellJobs,
-	}
-}
-
-func slowLink() alert {
-	return alert{
+	},
+	{
 		Name: "LaggardSlowLink", Title: "Slow link", Severity: "warning", For: "2m",
 		Summary: "Communication group {{ $labels.group }} of job {{ $labels.job }} is slow.",
 		Action:  "Open the Job page, \"Groups against their like\". Check the switch ports and NICs between the group's nodes, error and pause counters first; a link that several jobs name is the one to replace.",
@@ -54,23 +47,18 @@ SELECT job, "group", count() AS degraded FROM current
 WHERE "group" != '' AND finding = '' AND state IN ('degraded', 'intermittent') AND ` + harmed + ` GROUP BY job, "group"`),
 		Columns: "job text, group text, degraded number", Above: 0, Window: 3600,
 		Expr: "laggard_link_degraded > 0\n" + wellJobs,
-	}
-}
-
-func shippingLag() alert {
-	return alert{
+	},
+	{
 		Name: "LaggardShippingLag", Title: "Shipping lag", Severity: "warning", For: "5m",
 		Summary: "What node {{ $labels.node }} stores lies far behind its job {{ $labels.job }}.",
 		Action:  "Open the Pipeline page. Is the agent of that node running, does its log name the store, is the store reachable and its disk not full? Nothing is lost while the disk cap holds: it ships what it kept.",
 		SQL: every(`WITH ` + arrivals + `
 SELECT job, node, dateDiff('second', newest, front) AS behind FROM live`),
 		Columns: "job text, node text, behind number", Above: 300, Window: 3600,
-		Expr: "laggard_store_failing_seconds > 300\nor (time() - laggard_store_last_ack_timestamp_seconds > 300 and laggard_pending_rows > 0)\nor laggard_watch_lag_seconds > 300",
-	}
-}
-
-func recordsLost() alert {
-	return alert{
+		Expr:         "laggard_store_failing_seconds > 300\nor (time() - laggard_store_last_ack_timestamp_seconds > 300 and laggard_pending_rows > 0)\nor laggard_watch_lag_seconds > 300",
+		AgentSummary: "{{ $labels.instance }} has not shipped for {{ $value | humanizeDuration }}.",
+	},
+	{
 		Name: "LaggardRecordsLost", Title: "Records lost", Severity: "warning", For: "0m",
 		Summary: "Records of job {{ $labels.job }} were lost ({{ $labels.cause }}).",
 		Action: "Open the Pipeline page, \"Where records were lost\". ring-full: give the agent CPU or the rings more slots. no-ring: a larger tmpfs. disk-full or aged: raise --cap or bring the store back. " +
@@ -82,11 +70,9 @@ SELECT job, if(reason != '', reason, state) AS cause, sum(n) AS records FROM ent
 		Expr: "sum by (namespace, pod, instance, reason) (increase(laggard_records_dropped_total[15m])) > 0\n" +
 			"or sum by (namespace, pod, instance) (increase(laggard_records_aged_total[15m])) > 0\n" +
 			"or sum by (namespace, pod, instance) (increase(laggard_rows_poisoned_total[15m])) > 0",
-	}
-}
-
-func jobWithoutData() alert {
-	return alert{
+		AgentSummary: "The agent {{ $labels.instance }} lost records ({{ $labels.reason }}).",
+	},
+	{
 		Name: "LaggardJobWithoutData", Title: "Job without data", Severity: "critical", For: "5m",
 		Summary: "Job {{ $labels.job }} has not ended and stores no steps.",
 		Action: "Is the job hung (its log, py-spy on one rank), or only its recording off? `laggard trace status` shows the switch; LAGGARD_AUTO=1 and PYTHONPATH must be set in the trainer; " +
@@ -104,5 +90,6 @@ WHERE greatest(started, at_ns) / 1e9 > toUnixTimestamp($__fromTime)`,
 		Columns: "job text, silence number", Above: 900, Window: 86400,
 		Expr: "(sum by (namespace, pod, instance) (laggard_recorders) > 0\n  unless sum by (namespace, pod, instance) (increase(laggard_records_drained_total[15m])) > 0)\n" +
 			"or increase(laggard_watch_steps_total[15m]) == 0",
-	}
+		AgentSummary: "Nothing was recorded for 15 minutes (agent {{ $labels.instance }}, job {{ $labels.job }}).",
+	},
 }

@@ -1,4 +1,4 @@
-package grafana
+package main
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // fleet is the first page: which jobs, which nodes, what it costs.
 func fleet() Dashboard {
@@ -22,20 +22,20 @@ SELECT sum(lost) AS lost FROM losses`), "lost number"), 0.01, 10),
 SELECT if(sum(used) > 0, sum(lost) / sum(used), 0) AS share FROM losses`), "share number"), 0.01, 0.05),
 		culprits(),
 		jobsTable(),
-		linePanel("Step time, relative", "Each job's step time beside its own median in the time range: 1.2 is 20 % slower than usual. It says that a job became slow, not who is to blame.", "percentunit", 12, 9, series(many(
+		namedPanel("Step time, relative", "Each job's step time beside its own median in the time range: 1.2 is 20 % slower than usual. It says that a job became slow, not who is to blame.", "percentunit", 12, 9, many(
 			`WITH usual AS (SELECT job, quantile(0.5)(step_ns) AS median FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY job),
 shown AS (SELECT $__timeInterval(ts) AS time, job AS series, quantile(0.5)(step_ns) AS step FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time, series)
 SELECT time, series, step / median AS value
 FROM shown GLOBAL ANY LEFT JOIN usual ON shown.series = usual.job
-ORDER BY time, series`), "time time, series text, value number")).named(),
-		linePanel("Verdicts by cause", "How many nodes and links turned degraded or intermittent, by cause.", "short", 12, 9, series(many(
+ORDER BY time, series`)),
+		namedPanel("Verdicts by cause", "How many nodes and links turned degraded or intermittent, by cause.", "short", 12, 9, many(
 			`WITH turns AS (
   SELECT ts, "group", state, cause, lagInFrame(state, 1, '') OVER (PARTITION BY job, node, "group" ORDER BY at_ns, step ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS before
   FROM verdicts WHERE JOBS AND finding = '' AND $__timeFilter(ts)
 )
 SELECT $__timeInterval(ts) AS time, if("group" != '', 'link', cause) AS series, count() AS value
 FROM turns WHERE state IN ('degraded', 'intermittent') AND before NOT IN ('degraded', 'intermittent')
-GROUP BY time, series ORDER BY time, series`), "time time, series text, value number")).named().bars(),
+GROUP BY time, series ORDER BY time, series`)).bars(),
 		repeaters(),
 	)
 	return dashboard("fleet", "Fleet", "Jobs, degraded nodes and links, and what they cost.", []variable{jobsVariable()}, panels)

@@ -1,31 +1,69 @@
-// Package grafana is laggard's dashboards and alert rules as code: Go values that
+// Command grafana writes laggard's dashboards and alert rules: Go values that
 // marshal to what Grafana and Prometheus read. Nothing here talks to either.
 //
 // Invariant: the files under dashboards/, alerts/ and provisioning/ and PANELS.md
-// are what Files returns, byte for byte; a test compares them and runs every
+// are what generated returns, byte for byte; a test compares them and runs every
 // query against ClickHouse. Regenerate with `go generate ./deploy/grafana`.
 //
 // Caveat: the queries need the current DDL (ClickHouse 22.3 and newer): they
 // filter by the materialised `ts`, which old servers' tables don't have.
-package grafana
+package main
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 )
 
-//go:generate go run ./generate
+//go:generate go run .
 
-// Dashboards returns the four dashboards, from the fleet down to one rank.
-func Dashboards() []Dashboard {
+func main() {
+	if err := write(); err != nil {
+		fmt.Fprintln(os.Stderr, "grafana:", err)
+		os.Exit(1)
+	}
+}
+
+// write finds the module, so that it works from its root and from go generate.
+func write() error {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("find the module: %w", err)
+	}
+
+	files, err := generated()
+	if err != nil {
+		return err
+	}
+
+	root := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "deploy", "grafana")
+	for name, content := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("make folder of %s: %w", name, err)
+		}
+
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+
+	return nil
+}
+
+// dashboards returns the four dashboards, from the fleet down to one rank.
+func dashboards() []Dashboard {
 	return []Dashboard{fleet(), job(), rank(), pipeline()}
 }
 
-// Files returns every generated file by its path below deploy/grafana.
-func Files() (map[string][]byte, error) {
+// generated returns every generated file by its path below deploy/grafana.
+func generated() (map[string][]byte, error) {
 	files := map[string][]byte{"PANELS.md": []byte(reference())}
-	for _, d := range Dashboards() {
+	for _, d := range dashboards() {
 		b, err := marshal(d)
 		if err != nil {
 			return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)

@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // job is one job: is it slow, since when, who, why, what does it cost.
 func job() Dashboard {
@@ -28,15 +28,8 @@ FROM (SELECT step, groupBitmap(rank) AS have FROM steps WHERE job = ${job:sqlstr
 			`SELECT $__timeInterval(ts) AS time, quantile(0.5)(step_ns) / 1e9 AS median, max(step_ns) / 1e9 AS slowest
 FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)
 GROUP BY time ORDER BY time`, "time time, median number, slowest number")),
-		linePanel("Where the time goes", "A step's mean over ranks: forward, other own work (backward, optimizer, host), communication that blocked, data loading, checkpoint.", "s", 12, 8, series(
-			`SELECT $__timeInterval(ts) AS time,
-  sumIf(fp_ns, fp_ns > 0) / count() / 1e9 AS forward,
-  greatest(0, sumIf(self_ns, self_ns > 0) - sumIf(fp_ns, fp_ns > 0 AND self_ns > 0)) / count() / 1e9 AS "other own work",
-  sumIf(exposed_ns, exposed_ns > 0) / count() / 1e9 AS waiting,
-  sumIf(dataloader_ns, dataloader_ns > 0) / count() / 1e9 AS "data loading",
-  sumIf(checkpoint_ns, checkpoint_ns > 0) / count() / 1e9 AS checkpoint
-FROM steps WHERE job = ${job:sqlstring} AND $__timeFilter(ts)
-GROUP BY time ORDER BY time`, "time time, forward number, other own work number, waiting number, data loading number, checkpoint number")).stacked(),
+		partsPanel("Where the time goes", "A step's mean over ranks: forward, other own work (backward, optimizer, host), communication that blocked, data loading, checkpoint.",
+			"job = ${job:sqlstring} AND $__timeFilter(ts)", ""),
 		jobSlowest(),
 		jobImpact(),
 		jobFindings(),
@@ -121,7 +114,7 @@ ORDER BY ratio DESC LIMIT 100`,
 }
 
 func jobImpact() Panel {
-	return linePanel("Impact over time", "What each node or link costs the job, and all of them together, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9, series(
+	return namedPanel("Impact over time", "What each node or link costs the job, and all of them together, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9,
 		`WITH points AS (
   SELECT ts, multiIf(node != '', node, "group" != '', "group", 'all together') AS series, if(state IN ('suspect', 'recovered'), 0, impact_ppm / 1e6) AS value
   FROM verdicts WHERE job = ${job:sqlstring} AND ts <= $__toTime AND finding = '' AND $__conditionalAll(node IN ('', ${node:sqlstring}), $node)
@@ -131,7 +124,7 @@ FROM (
   SELECT greatest(toDateTime(ts, 'UTC'), toDateTime($__fromTime, 'UTC')) AS time, series, value, ts FROM points
   UNION ALL SELECT toDateTime($__toTime, 'UTC') AS time, series, value, ts FROM points
 )
-GROUP BY time, series ORDER BY time, series`, "time time, series text, value number")).named().steps().from(0)
+GROUP BY time, series ORDER BY time, series`).steps().from(0)
 }
 
 // steps keeps a value until the next.

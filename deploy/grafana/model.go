@@ -1,21 +1,21 @@
-package grafana
+package main
 
 // plugin is the data source that the queries are written for.
 const plugin = "grafana-clickhouse-datasource"
 
 // Dashboard is Grafana's dashboard JSON, as much of it as we use.
 type Dashboard struct {
-	UID           string    `json:"uid"`
-	Title         string    `json:"title"`
-	Description   string    `json:"description"`
-	Tags          []string  `json:"tags"`
-	Timezone      string    `json:"timezone"`
-	Editable      bool      `json:"editable"`
-	GraphTooltip  int       `json:"graphTooltip"` // 1: the cross-hair is shared
-	SchemaVersion int       `json:"schemaVersion"`
-	Refresh       string    `json:"refresh"`
-	Time          timeRange `json:"time"`
-	Links         []link    `json:"links"`
+	UID           string            `json:"uid"`
+	Title         string            `json:"title"`
+	Description   string            `json:"description"`
+	Tags          []string          `json:"tags"`
+	Timezone      string            `json:"timezone"`
+	Editable      bool              `json:"editable"`
+	GraphTooltip  int               `json:"graphTooltip"` // 1: the cross-hair is shared
+	SchemaVersion int               `json:"schemaVersion"`
+	Refresh       string            `json:"refresh"`
+	Time          map[string]string `json:"time"` // from, to
+	Links         []link            `json:"links"`
 	Templating    struct {
 		List []variable `json:"list"`
 	} `json:"templating"`
@@ -23,12 +23,6 @@ type Dashboard struct {
 		List []annotation `json:"list"` // marks in every panel with a time axis
 	} `json:"annotations"`
 	Panels []Panel `json:"panels"`
-}
-
-// timeRange is a relative time range.
-type timeRange struct {
-	From string `json:"from"`
-	To   string `json:"to"`
 }
 
 // link leads to another dashboard, from the top of a page or from a cell.
@@ -40,7 +34,6 @@ type link struct {
 	AsDropdown  bool     `json:"asDropdown,omitempty"`
 	IncludeVars bool     `json:"includeVars,omitempty"`
 	KeepTime    bool     `json:"keepTime,omitempty"`
-	TargetBlank bool     `json:"targetBlank,omitempty"`
 }
 
 // variable is one variable. Query is a Target for query variables and a string
@@ -116,7 +109,6 @@ type Panel struct {
 	Targets       []Target       `json:"targets,omitempty"`
 	FieldConfig   *fieldConfig   `json:"fieldConfig,omitempty"`
 	Options       map[string]any `json:"options,omitempty"`
-	Links         []link         `json:"links,omitempty"`
 	MaxDataPoints int            `json:"maxDataPoints,omitempty"`
 	Collapsed     *bool          `json:"collapsed,omitempty"`
 }
@@ -138,28 +130,13 @@ type fieldConfig struct {
 // field is how one field is shown.
 type field struct {
 	Unit        string         `json:"unit,omitempty"`
-	Decimals    *int           `json:"decimals,omitempty"`
 	Min         *float64       `json:"min,omitempty"`
-	Max         *float64       `json:"max,omitempty"`
 	NoValue     string         `json:"noValue,omitempty"`
 	DisplayName string         `json:"displayName,omitempty"`
 	Color       map[string]any `json:"color,omitempty"`
-	Thresholds  *scale         `json:"thresholds,omitempty"`
+	Thresholds  map[string]any `json:"thresholds,omitempty"`
 	Mappings    []mapping      `json:"mappings,omitempty"`
 	Custom      map[string]any `json:"custom,omitempty"`
-	Links       []link         `json:"links,omitempty"`
-}
-
-// scale colours values.
-type scale struct {
-	Mode  string      `json:"mode"`
-	Steps []threshold `json:"steps"`
-}
-
-// threshold is the colour from a value on; nil is minus infinity.
-type threshold struct {
-	Color string   `json:"color"`
-	Value *float64 `json:"value"`
 }
 
 // mapping gives values words and colours.

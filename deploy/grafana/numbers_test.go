@@ -1,4 +1,4 @@
-package grafana
+package main
 
 import (
 	"fmt"
@@ -199,10 +199,10 @@ func alertsFire(t *testing.T, s *store, r map[string]reply) {
 			"Slow node": decided("node"), "Slow link": decided(`"group"`), "Records lost": {bigJob}, "Job without data": {hungJob}, "Shipping lag": nil,
 		} {
 			firing := map[string]bool{}
-			i := slices.IndexFunc(alerts(), func(a alert) bool { return a.Title == title })
+			i := slices.IndexFunc(alerts, func(a alert) bool { return a.Title == title })
 			reply := r["alerts/"+title+"/"+moment]
 			for _, line := range reply.Data {
-				if number(line[len(line)-1]) > alerts()[i].Above {
+				if number(line[len(line)-1]) > alerts[i].Above {
 					firing[line[0].(string)] = true
 				}
 			}

@@ -1,4 +1,4 @@
-package grafana
+package main
 
 import "fmt"
 
@@ -59,6 +59,20 @@ func linePanel(title, description, unit string, w, h int, t ...Target) Panel {
 	return p
 }
 
+// partsPanel shows what the steps of a condition are made of, stacked. with has the
+// subqueries that the condition names.
+func partsPanel(title, description, where, with string) Panel {
+	return linePanel(title, description, "s", 12, 8, series(with+
+		`SELECT $__timeInterval(ts) AS time,
+  sumIf(fp_ns, fp_ns > 0) / count() / 1e9 AS forward,
+  greatest(0, sumIf(self_ns, self_ns > 0) - sumIf(fp_ns, fp_ns > 0 AND self_ns > 0)) / count() / 1e9 AS "other own work",
+  sumIf(exposed_ns, exposed_ns > 0) / count() / 1e9 AS waiting,
+  sumIf(dataloader_ns, dataloader_ns > 0) / count() / 1e9 AS "data loading",
+  sumIf(checkpoint_ns, checkpoint_ns > 0) / count() / 1e9 AS checkpoint
+FROM steps WHERE `+where+`
+GROUP BY time ORDER BY time`, "time time, forward number, other own work number, waiting number, data loading number, checkpoint number")).stacked()
+}
+
 // stacked turns lines into areas that add up.
 func (p Panel) stacked() Panel {
 	c := p.FieldConfig.Defaults.Custom
@@ -73,8 +87,9 @@ func (p Panel) bars() Panel {
 	return p
 }
 
-// named gives each series the text of its label alone.
-func (p Panel) named() Panel {
+// namedPanel shows a line for each text in the query's column series, called by it alone.
+func namedPanel(title, description, unit string, w, h int, sql string) Panel {
+	p := linePanel(title, description, unit, w, h, series(sql, "time time, series text, value number"))
 	p.FieldConfig.Defaults.DisplayName = "${__field.labels.series}"
 	return p
 }
@@ -133,29 +148,39 @@ func coloured(limits ...float64) property {
 var cell = property{"custom.cellOptions", map[string]any{"type": "color-background", "mode": "gradient"}}
 
 // words colours the states of a verdict.
-var words = property{"mappings", []mapping{stateWords}}
+var words = property{"mappings", values(
+	[3]string{"degraded", "degraded", "red"},
+	[3]string{"intermittent", "intermittent", "orange"},
+	[3]string{"suspect", "suspect", "yellow"},
+	[3]string{"recovered", "recovered", "green"},
+	[3]string{"healthy", "healthy", "green"},
+)}
 
-var stateWords = mapping{Type: "value", Options: map[string]any{
-	"degraded":     map[string]any{"text": "degraded", "color": "red", "index": 0},
-	"intermittent": map[string]any{"text": "intermittent", "color": "orange", "index": 1},
-	"suspect":      map[string]any{"text": "suspect", "color": "yellow", "index": 2},
-	"recovered":    map[string]any{"text": "recovered", "color": "green", "index": 3},
-	"healthy":      map[string]any{"text": "healthy", "color": "green", "index": 4},
-}}
+// values gives values a text and a colour each, in the order of the legend.
+func values(shown ...[3]string) []mapping {
+	options := map[string]any{}
+	for i, v := range shown {
+		options[v[0]] = map[string]any{"text": v[1], "color": v[2], "index": i}
+	}
+
+	return []mapping{{Type: "value", Options: options}}
+}
 
 // thresholds is green, then orange and red from the limits on; with one limit red.
-func thresholds(limits ...float64) *scale {
-	t := &scale{Mode: "absolute", Steps: []threshold{{Color: "green"}}}
+// The colour of the least values has no limit: null is minus infinity.
+func thresholds(limits ...float64) map[string]any {
+	least := "green"
 	if len(limits) == 0 {
-		t.Steps[0].Color = "text"
+		least = "text"
 	}
 
+	steps := []map[string]any{{"color": least, "value": nil}}
 	colors := []string{"orange", "red"}[max(0, 2-len(limits)):]
-	for i := range limits {
-		t.Steps = append(t.Steps, threshold{Color: colors[min(i, 1)], Value: &limits[i]})
+	for i, limit := range limits {
+		steps = append(steps, map[string]any{"color": colors[min(i, 1)], "value": limit})
 	}
 
-	return t
+	return map[string]any{"mode": "absolute", "steps": steps}
 }
 
 // heading is a full-width row title.
@@ -185,9 +210,9 @@ func place(panels ...Panel) []Panel {
 func dashboard(uid, title, description string, vars []variable, panels []Panel) Dashboard {
 	d := Dashboard{
 		UID: "laggard-" + uid, Title: "laggard / " + title, Description: description, Tags: []string{"laggard"},
-		Timezone: "browser", Editable: true, GraphTooltip: 1, SchemaVersion: 39, Refresh: "1m", Time: timeRange{"now-6h", "now"},
+		Timezone: "browser", Editable: true, GraphTooltip: 1, SchemaVersion: 39, Refresh: "1m", Time: map[string]string{"from": "now-6h", "to": "now"},
 		Links: []link{{
-			Title: "laggard", Type: "dashboards", Tags: []string{"laggard"}, AsDropdown: false, IncludeVars: true, KeepTime: true,
+			Title: "laggard", Type: "dashboards", Tags: []string{"laggard"}, IncludeVars: true, KeepTime: true,
 		}},
 		Panels: panels,
 	}

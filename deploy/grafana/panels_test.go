@@ -1,4 +1,4 @@
-package grafana
+package main
 
 import (
 	"encoding/json"
@@ -168,7 +168,7 @@ func TestEveryQueryRuns(t *testing.T) {
 		results[page+"/"+title+"/"+name] = r
 	}
 	for name, shown := range s.views() {
-		for _, d := range Dashboards() {
+		for _, d := range dashboards() {
 			if !wanted(d.UID, name) {
 				continue
 			}
@@ -192,7 +192,7 @@ func TestEveryQueryRuns(t *testing.T) {
 	}
 
 	for name, at := range s.moments() {
-		for _, a := range alerts() {
+		for _, a := range alerts {
 			shown := view{from: at.Add(-time.Duration(a.Window) * time.Second), to: at, points: 100}
 			run("alerts", name, shown, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
 		}
@@ -209,7 +209,7 @@ func TestEveryQueryRuns(t *testing.T) {
 }
 
 func TestPanelsAreDescribed(t *testing.T) {
-	for _, d := range Dashboards() {
+	for _, d := range dashboards() {
 		seen := map[string]bool{}
 		for _, p := range d.Panels {
 			if seen[p.Title] || p.Title == "" {
@@ -225,7 +225,7 @@ func TestPanelsAreDescribed(t *testing.T) {
 }
 
 func TestFilesAreGenerated(t *testing.T) {
-	files, err := Files()
+	files, err := generated()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package grafana
+package main
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func pictures(t *testing.T, results map[string]reply) {
 	}
 
 	ctx := chromium(t)
-	for _, d := range Dashboards() {
+	for _, d := range dashboards() {
 		for _, name := range []string{"every", "big", "node", "demo"} {
 			if !wanted(d.UID, name) || name == "big" && wanted(d.UID, "every") {
 				continue

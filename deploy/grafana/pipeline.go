@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // account is the ledger by job: of a segment's entries of the same state, reason
 // and kind the one that has seen most of the segment counts. Entries with a batch
@@ -43,26 +43,22 @@ SELECT if(sum(emitted) > 0, (sum(aged) + sum(dropped)) / sum(emitted), 0) AS sha
 		statPanel("In flight", "Emitted and not yet accounted for. Lastingly below zero would be an error of ours.", "short", 4, table(many(
 			`WITH `+account+`
 SELECT sum(in_flight) AS in_flight FROM account`), "in_flight number")),
-		linePanel("Rank-steps stored", "Steps of ranks that arrived, by job, in each interval of the time they were run.", "short", 12, 8, series(many(
-			`SELECT $__timeInterval(ts) AS time, job AS series, count() / $__interval_s AS value FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time, series ORDER BY time, series`),
-			"time time, series text, value number")).named().with("value", "ops"),
-		linePanel("Lost, by reason", "Records dropped or aged, by reason: ring-full is an agent too slow or absent, aged is a disk cap too small for a store that is away.", "short", 12, 8, series(many(
+		namedPanel("Rank-steps stored", "Steps of ranks that arrived, by job, in each interval of the time they were run.", "short", 12, 8, many(
+			`SELECT $__timeInterval(ts) AS time, job AS series, count() / $__interval_s AS value FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time, series ORDER BY time, series`)).with("value", "ops"),
+		namedPanel("Lost, by reason", "Records dropped or aged, by reason: ring-full is an agent too slow or absent, aged is a disk cap too small for a store that is away.", "short", 12, 8, many(
 			`WITH `+account+`
-SELECT $__timeInterval(at) AS time, if(reason != '', reason, state) AS series, sum(n) AS value FROM entries WHERE state IN ('aged', 'dropped') GROUP BY time, series ORDER BY time, series`),
-			"time time, series text, value number")).named().bars(),
+SELECT $__timeInterval(at) AS time, if(reason != '', reason, state) AS series, sum(n) AS value FROM entries WHERE state IN ('aged', 'dropped') GROUP BY time, series ORDER BY time, series`)).bars(),
 		pipelineLedger(), pipelineNodes(), pipelineLosses(),
-		linePanel("Coverage", "Rank-steps stored of ranks times steps seen, by job.", "percentunit", 12, 8, series(many(
+		namedPanel("Coverage", "Rank-steps stored of ranks times steps seen, by job.", "percentunit", 12, 8, many(
 			`WITH sizes AS (SELECT job, uniqExact(rank) AS ranks FROM ranks WHERE JOBS GROUP BY job),
 seen AS (SELECT job, step, min(ts) AS at, groupBitmap(rank) AS have FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY job, step)
-SELECT $__timeInterval(at) AS time, job AS series, avg(least(1, have / ranks)) AS value FROM seen GLOBAL INNER JOIN sizes USING (job) GROUP BY time, series ORDER BY time, series`),
-			"time time, series text, value number")).named(),
+SELECT $__timeInterval(at) AS time, job AS series, avg(least(1, have / ranks)) AS value FROM seen GLOBAL INNER JOIN sizes USING (job) GROUP BY time, series ORDER BY time, series`)),
 		linePanel("Steps with a flag", "Share of rank-steps that carry a flag: host times only, estimated waits, switched, never ended, late records.", "percentunit", 12, 8, series(many(
 			`SELECT $__timeInterval(ts) AS time, avg(bitTest(flags, 0)) AS "host times only", avg(bitTest(flags, 1)) AS estimated, avg(bitTest(flags, 2)) AS switched, avg(bitTest(flags, 3)) AS "never ended", avg(bitTest(flags, 4)) AS "late records"
 FROM steps WHERE JOBS AND $__timeFilter(ts) GROUP BY time ORDER BY time`),
 			"time time, host times only number, estimated number, switched number, never ended number, late records number")),
-		linePanel("Rows stored, by table", "Rows of each table by the batches that the store acknowledged.", "short", 24, 6, series(many(
-			`SELECT $__timeInterval(ts) AS time, "table" AS series, sum(records) AS value FROM ledger WHERE JOBS AND batch != '' AND state = 'stored' AND $__timeFilter(ts) GROUP BY time, series ORDER BY time, series`),
-			"time time, series text, value number")).named().bars(),
+		namedPanel("Rows stored, by table", "Rows of each table by the batches that the store acknowledged.", "short", 24, 6, many(
+			`SELECT $__timeInterval(ts) AS time, "table" AS series, sum(records) AS value FROM ledger WHERE JOBS AND batch != '' AND state = 'stored' AND $__timeFilter(ts) GROUP BY time, series ORDER BY time, series`)).bars(),
 		heading("Agents, as Prometheus sees them"),
 		linePanel("Drain lag", "Age of the oldest record of an agent's last pass over its rings.", "s", 8, 7, promql("A", "laggard_drain_lag_seconds", "{{instance}}")),
 		linePanel("Store failing", "For how long each agent's store has been failing.", "s", 8, 7, promql("A", "laggard_store_failing_seconds", "{{instance}}")),

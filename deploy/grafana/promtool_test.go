@@ -1,4 +1,4 @@
-package grafana
+package main
 
 import (
 	"os"
@@ -71,7 +71,7 @@ func TestPromtool(t *testing.T) {
 	promtool(t, "check", "rules", file)
 
 	actions, severity := map[string]string{}, map[string]string{}
-	for _, a := range alerts() {
+	for _, a := range alerts {
 		actions[a.Name], severity[a.Name] = a.Action, a.Severity
 	}
 

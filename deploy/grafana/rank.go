@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // inWindow limits steps to the chosen window.
 const inWindow = `$__conditionalAll(step BETWEEN toUInt64OrZero(splitByChar('-', ${window:sqlstring})[1]) AND toUInt64OrZero(splitByChar('-', ${window:sqlstring})[2]), $window)`
@@ -40,8 +40,8 @@ GROUP BY time ORDER BY time`, "time time, this rank number, median of the role n
 			with("this rank", "", property{"color", map[string]any{"mode": "fixed", "fixedColor": "red"}}, property{"custom.lineWidth", 2}).
 			with("10 %", "", faint, property{"custom.lineWidth", 1}).
 			with("90 %", "", faint, property{"custom.fillBelowTo", "10 %"}),
-		rankParts("What its steps are made of", "This rank: forward, other own work, waiting, loading, saving, mean a step.", mine, ""),
-		rankParts("What its peers' are made of", "The same of its peers, this rank left out: a culprit's own work is longer than theirs, and they wait for it.", theirs+` AND rank != toUInt32OrZero(${rank:sqlstring})`, "WITH "+peers+"\n"),
+		partsPanel("What its steps are made of", "This rank: forward, other own work, waiting, loading, saving, mean a step.", mine, ""),
+		partsPanel("What its peers' are made of", "The same of its peers, this rank left out: a culprit's own work is longer than theirs, and they wait for it.", theirs+` AND rank != toUInt32OrZero(${rank:sqlstring})`, "WITH "+peers+"\n"),
 		rankPeers(),
 		rankGroups(),
 		rankSteps(),
@@ -69,31 +69,19 @@ FROM spans ARRAY JOIN [(start_ns, state), (start_ns + dur_ns, 0)] AS edge
 GROUP BY time, series ORDER BY time, series`, "time time, series text, value number"))
 	p.FieldConfig.Defaults = field{
 		DisplayName: "${__field.labels.series}",
-		Mappings: []mapping{{Type: "value", Options: map[string]any{
-			"0": map[string]any{"text": " ", "color": "transparent", "index": 0},
-			"1": map[string]any{"text": "forward", "color": "green", "index": 1},
-			"2": map[string]any{"text": "communication", "color": "orange", "index": 2},
-			"3": map[string]any{"text": "data loading", "color": "blue", "index": 3},
-			"4": map[string]any{"text": "checkpoint", "color": "purple", "index": 4},
-			"5": map[string]any{"text": "other kind", "color": "gray", "index": 5},
-		}}},
+		Mappings: values(
+			[3]string{"0", " ", "transparent"},
+			[3]string{"1", "forward", "green"},
+			[3]string{"2", "communication", "orange"},
+			[3]string{"3", "data loading", "blue"},
+			[3]string{"4", "checkpoint", "purple"},
+			[3]string{"5", "other kind", "gray"},
+		),
 		Custom: map[string]any{"fillOpacity": 90, "lineWidth": 0, "spanNulls": true},
 	}
 	p.Options = map[string]any{"mergeValues": true, "showValue": "never", "rowHeight": 0.8, "alignValue": "left",
 		"legend": map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true}}
 	return p
-}
-
-func rankParts(title, description, where, with string) Panel {
-	return linePanel(title, description, "s", 12, 8, series(with+
-		`SELECT $__timeInterval(ts) AS time,
-  sumIf(fp_ns, fp_ns > 0) / count() / 1e9 AS forward,
-  greatest(0, sumIf(self_ns, self_ns > 0) - sumIf(fp_ns, fp_ns > 0 AND self_ns > 0)) / count() / 1e9 AS "other own work",
-  sumIf(exposed_ns, exposed_ns > 0) / count() / 1e9 AS waiting,
-  sumIf(dataloader_ns, dataloader_ns > 0) / count() / 1e9 AS "data loading",
-  sumIf(checkpoint_ns, checkpoint_ns > 0) / count() / 1e9 AS checkpoint
-FROM steps WHERE `+where+`
-GROUP BY time ORDER BY time`, "time time, forward number, other own work number, waiting number, data loading number, checkpoint number")).stacked()
 }
 
 func rankPeers() Panel {

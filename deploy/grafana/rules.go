@@ -1,7 +1,8 @@
-package grafana
+package main
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -47,7 +48,7 @@ func marshalYAML(v any) ([]byte, error) {
 // grafanaRules is provisioning/alerting: each rule is a query and a threshold.
 func grafanaRules() any {
 	var rules []any
-	for _, a := range alerts() {
+	for _, a := range alerts {
 		rules = append(rules, ordered{
 			"uid", strings.ToLower(a.Name), "title", a.Title, "condition", "B",
 			"data", []any{
@@ -71,11 +72,11 @@ func grafanaRules() any {
 // prometheusRule is the same alerts as an object of the Prometheus operator.
 func prometheusRule() any {
 	var rules []any
-	for _, a := range alerts() {
+	for _, a := range alerts {
 		rules = append(rules, ordered{
 			"alert", a.Name, "expr", a.Expr, "for", a.For,
 			"labels", ordered{"severity", a.Severity, "component", "laggard"},
-			"annotations", ordered{"summary", prometheusSummary(a), "action", a.Action},
+			"annotations", ordered{"summary", cmp.Or(a.AgentSummary, a.Summary), "action", a.Action},
 		})
 	}
 
@@ -84,20 +85,6 @@ func prometheusRule() any {
 		"metadata", ordered{"name", "laggard", "labels", ordered{"app.kubernetes.io/name", "laggard"}},
 		"spec", ordered{"groups", []any{ordered{"name", "laggard", "interval", "30s", "rules", rules}}},
 	}
-}
-
-// prometheusSummary speaks of the agent where the metric knows no job.
-func prometheusSummary(a alert) string {
-	switch a.Name {
-	case "LaggardShippingLag":
-		return "{{ $labels.instance }} has not shipped for {{ $value | humanizeDuration }}."
-	case "LaggardRecordsLost":
-		return "The agent {{ $labels.instance }} lost records ({{ $labels.reason }})."
-	case "LaggardJobWithoutData":
-		return "Nothing was recorded for 15 minutes (agent {{ $labels.instance }}, job {{ $labels.job }})."
-	}
-
-	return a.Summary
 }
 
 // datasources is provisioning/datasources: secrets come from Grafana's environment.

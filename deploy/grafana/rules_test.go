@@ -1,4 +1,4 @@
-package grafana
+package main
 
 import (
 	"os"
@@ -30,11 +30,11 @@ func TestMetricsExist(t *testing.T) {
 	}
 
 	var all []string
-	for _, a := range alerts() {
+	for _, a := range alerts {
 		all = append(all, a.Expr)
 	}
 
-	for _, d := range Dashboards() {
+	for _, d := range dashboards() {
 		for _, p := range d.Panels {
 			for _, target := range p.Targets {
 				all = append(all, target.Expr)
@@ -84,7 +84,7 @@ func TestRulesAreTwins(t *testing.T) {
 		t.Fatalf("kind %q, %d and %d groups", theirs.Kind, len(ours.Groups), len(theirs.Spec.Groups))
 	}
 
-	for i, a := range alerts() {
+	for i, a := range alerts {
 		o, p := ours.Groups[0].Rules[i], theirs.Spec.Groups[0].Rules[i]
 		if o.UID != strings.ToLower(p.Alert) || o.For != p.For || o.Annotations["action"] != p.Annotations["action"] || len(o.Annotations["action"]) < 80 {
 			t.Errorf("%s: not twins: %+v and %+v", a.Name, o, p)
@@ -117,7 +117,7 @@ func read(t *testing.T, name string, into any) {
 // TestLinksLead follows every link: its page exists, and has the variables.
 func TestLinksLead(t *testing.T) {
 	has := map[string]map[string]bool{}
-	for _, d := range Dashboards() {
+	for _, d := range dashboards() {
 		has[d.UID] = map[string]bool{}
 		for _, v := range d.Templating.List {
 			has[d.UID][v.Name] = true
@@ -127,7 +127,7 @@ func TestLinksLead(t *testing.T) {
 	page := regexp.MustCompile(`/d/([\w-]+)\?`)
 	value := regexp.MustCompile(`var-(\w+)=`)
 	followed := 0
-	for _, d := range Dashboards() {
+	for _, d := range dashboards() {
 		for _, p := range d.Panels {
 			if p.FieldConfig == nil {
 				continue

@@ -1,4 +1,4 @@
-package grafana
+package main
 
 // sourceVariable lets a page choose among several data sources of a kind.
 func sourceVariable(name, label, plugin string) variable {

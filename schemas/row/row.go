@@ -205,6 +205,16 @@ type Rows struct {
 	Ledger         []Ledger
 }
 
+// AddRank, AddStep and AddCommunication keep a copy of a row, so that Rows takes a job
+// from whoever hands one over row by row.
+func (r *Rows) AddRank(x *Rank) { r.Ranks = append(r.Ranks, *x) }
+
+// AddStep keeps a copy, see AddRank.
+func (r *Rows) AddStep(x *Step) { r.Steps = append(r.Steps, *x) }
+
+// AddCommunication keeps a copy, see AddRank.
+func (r *Rows) AddCommunication(x *Communication) { r.Communications = append(r.Communications, *x) }
+
 // Len returns the number of rows in all tables.
 func (r *Rows) Len() int {
 	return len(r.Ranks) + len(r.Steps) + len(r.Communications) + len(r.Raws.Rows) + len(r.Ledger)
