@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -42,7 +41,7 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 		live: tail.Leased(dir.Path), open: open, held: open.Calls,
 	}
 	begin := func(id record.ID, name string) bool {
-		name = plain(name)
+		name = segment.Plain(name)
 		d.names[uint64(id)] = name
 		if aged(name) {
 			d.aged[uint64(id)] = true
@@ -68,9 +67,6 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 	d.lost, d.damaged = c.Lost, c.Damaged // shipping skips what is damaged, too
 	return d, nil
 }
-
-// plain is a segment's name without the word of its compression.
-func plain(name string) string { return strings.TrimSuffix(name, ".zst") }
 
 // take counts the rows that are finished; closed tells that the store must have
 // them, not only may.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -44,7 +45,7 @@ func newRank(n uint32) *rank {
 func (r *rank) local(l *row.Ledger) {
 	r.losses[ship.KeyOfLedger(l)] = *l
 	if l.State == "aged" && l.Name != "" {
-		r.aged[l.Segment] = plain(l.Name)
+		r.aged[l.Segment] = segment.Plain(l.Name)
 	}
 }
 
@@ -64,7 +65,7 @@ func (r *rank) entry(l *row.Ledger) {
 		r.segments[k] = *l
 	}
 
-	r.names[l.Segment] = plain(l.Name)
+	r.names[l.Segment] = segment.Plain(l.Name)
 }
 
 // one compares a rank and adds it to the account.

@@ -2,10 +2,10 @@ package ledger
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // entry is row.Ledger as JSON: columns by their names, ids as hex text.
@@ -90,7 +90,7 @@ func (g *group) drop() int {
 }
 
 // Aged returns a test for segments whose loss is in the ledger of a profiling
-// directory: by job, rank and file name, with or without ".zst". Such a segment is
+// directory: by job, rank and file name, compressed or not. Such a segment is
 // being deleted; nothing of it may be shipped any more.
 func Aged(dir string) (func(job string, rank int, name string) bool, error) {
 	type key struct {
@@ -101,12 +101,12 @@ func Aged(dir string) (func(job string, rank int, name string) bool, error) {
 	aged := make(map[key]bool)
 	_, err := Read(dir, func(r row.Ledger) error {
 		if r.State == "aged" && r.Name != "" {
-			aged[key{r.Job, r.Rank, strings.TrimSuffix(r.Name, ".zst")}] = true
+			aged[key{r.Job, r.Rank, segment.Plain(r.Name)}] = true
 		}
 
 		return nil
 	})
 	return func(job string, rank int, name string) bool {
-		return aged[key{job, uint32(rank), strings.TrimSuffix(name, ".zst")}]
+		return aged[key{job, uint32(rank), segment.Plain(name)}]
 	}, err
 }
