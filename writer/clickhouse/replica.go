@@ -192,7 +192,7 @@ type place struct {
 	at      int64 // the server's clock, unix seconds
 }
 
-// Mark implements ship.Copies.
+// Mark implements ship.Remote.
 func (s *Sink) Mark(ctx context.Context) (any, error) {
 	if len(s.inserted) == 0 {
 		return nil, nil
@@ -238,7 +238,7 @@ func (s *Sink) Mark(ctx context.Context) (any, error) {
 	return marks, nil
 }
 
-// Copied implements ship.Copies.
+// Copied implements ship.Remote.
 func (s *Sink) Copied(ctx context.Context, mark any) (bool, error) {
 	copied := true
 	err := s.call(ctx, "ask for copies", func(ctx context.Context, conn clickhouse.Conn) error {

@@ -117,7 +117,7 @@ func newSink(a ddl.Address, o Options) *Sink {
 	return &Sink{address: a, name: a.String(), entry: a.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
 }
 
-// Name is the store without secrets.
+// Name implements ship.Sink.
 func (s *Sink) Name() string { return s.name }
 
 // connect returns the connection pool. Password and certificates are read anew
@@ -195,7 +195,7 @@ func (s *Sink) drop() {
 	s.server = nil
 }
 
-// Rest implements ship.Resting.
+// Rest implements ship.Remote.
 func (s *Sink) Rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +216,7 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Ping implements ship.Pinger. Where one replica can't be reached the others are tried: one
+// Ping implements ship.Sink. Where one replica can't be reached the others are tried: one
 // that answers is enough to begin with.
 func (s *Sink) Ping(ctx context.Context) error {
 	var err error
@@ -329,7 +329,7 @@ func (s *Sink) Create(ctx context.Context) error {
 	})
 }
 
-// Probe implements ship.Prober: an INSERT of no rows is refused where one of rows is.
+// Probe implements ship.Sink: an INSERT of no rows is refused where one of rows is.
 func (s *Sink) Probe(ctx context.Context) error {
 	return s.call(ctx, "insert nothing", func(ctx context.Context, conn clickhouse.Conn) error {
 		k, err := s.known(ctx, conn)

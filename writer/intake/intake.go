@@ -19,7 +19,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -322,13 +321,4 @@ func (e *engine) close() error {
 	}
 
 	return errors.Join(errs...)
-}
-
-// storeName names a sink in cursors and logs.
-func storeName(s ship.Sink) string {
-	if n, ok := s.(interface{ Name() string }); ok {
-		return n.Name()
-	}
-
-	return strings.TrimPrefix(fmt.Sprintf("%T", s), "*")
 }

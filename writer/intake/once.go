@@ -31,7 +31,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	}
 
 	o = o.withDefaults()
-	r := Report{Store: storeName(sink), Tables: map[string]ship.TableStats{}, Losses: map[string]LossSum{}, Altered: map[string]uint64{}}
+	r := Report{Store: sink.Name(), Tables: map[string]ship.TableStats{}, Losses: map[string]LossSum{}, Altered: map[string]uint64{}}
 	shards, err := byShard(ctx, root, sink, o)
 	if err != nil {
 		return r, err
@@ -42,7 +42,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(shards)) {
-		sink.(ship.Sharded).KeepShard(name)
+		sink.(ship.Remote).KeepShard(name)
 		if err := pass(ctx, root, sink, shards[name], o, &r); err != nil {
 			return r, fmt.Errorf("shard %s: %w", name, err)
 		}
@@ -53,10 +53,8 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 
 // pass is Once into one shard, of the rank directories of part (nil: of all); r is added to.
 func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool, o Options, r *Report) error {
-	if p, ok := sink.(ship.Pinger); ok { // a store that is not there is an error at once instead of a retry
-		if err := p.Ping(ctx); err != nil {
-			return err
-		}
+	if err := sink.Ping(ctx); err != nil { // a store that is not there is an error at once instead of a retry
+		return err
 	}
 
 	if o.Ship.Memory <= 0 {

@@ -39,7 +39,7 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 		round.acks = append(round.acks, part{stream: p.stream, mark: p.mark})
 	}
 
-	if sink, ok := s.sink.(Copies); ok && len(parts) > 0 {
+	if sink, ok := s.sink.(Remote); ok && len(parts) > 0 {
 		mark, err := sink.Mark(ctx)
 		if err != nil {
 			s.o.Logger.Debug("ask for copies", "err", err) // the next mark is of these rows, too
@@ -81,7 +81,7 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		return rest
 	}
 
-	sink := s.sink.(Copies)
+	sink := s.sink.(Remote)
 	copied := func(mark any) bool {
 		if mark == nil {
 			return false
@@ -139,7 +139,7 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 
 // markAgain gives the first round the mark that could not be had then, or that of a later
 // round, which is of its rows, too.
-func (s *Shipper) markAgain(ctx context.Context, sink Copies) {
+func (s *Shipper) markAgain(ctx context.Context, sink Remote) {
 	r := &s.copies.rounds[0]
 	mark, err := sink.Mark(ctx)
 	if err != nil {

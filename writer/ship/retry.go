@@ -24,12 +24,6 @@ const (
 
 func now() time.Time { return time.Now() }
 
-// Pinger is a sink that can tell cheaply whether it can be reached; the breaker
-// asks it before it lets an insert through.
-type Pinger interface {
-	Ping(ctx context.Context) error
-}
-
 // retry is the state of the one goroutine that talks to the sink.
 type retry struct {
 	jitter   func() float64
@@ -80,12 +74,11 @@ func (r *retry) wait(ctx context.Context, s *Shipper, what string, e *Error) err
 			return err
 		}
 
-		p, ok := s.sink.(Pinger)
-		if !ok || r.failures < openAfter {
+		if r.failures < openAfter {
 			return nil
 		}
 
-		err := p.Ping(ctx)
+		err := s.sink.Ping(ctx)
 		if err == nil {
 			return nil
 		}

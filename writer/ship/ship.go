@@ -271,7 +271,7 @@ func (s *Shipper) Run(ctx context.Context) error {
 // rest lets the sink close its connections until the next round, where that is far. A fleet
 // would fill the server's table of connections with idle ones: two of each agent.
 func (s *Shipper) rest(wait time.Duration) {
-	if r, ok := s.sink.(Resting); ok && min(wait, s.o.Flush) >= restFrom {
+	if r, ok := s.sink.(Remote); ok && min(wait, s.o.Flush) >= restFrom {
 		r.Rest()
 	}
 }
@@ -282,8 +282,8 @@ func (s *Shipper) rest(wait time.Duration) {
 func (s *Shipper) create(ctx context.Context) error {
 	err := s.retry.until(ctx, s, "create tables", func() error {
 		err := s.sink.Create(ctx)
-		if p, ok := s.sink.(Prober); ok && err == nil {
-			err = p.Probe(ctx)
+		if err == nil {
+			err = s.sink.Probe(ctx)
 		}
 
 		return err
