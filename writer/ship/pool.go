@@ -55,12 +55,10 @@ func (s *Shipper) Rows() *row.Rows {
 // Recycle takes back a bundle that was not put.
 func (s *Shipper) Recycle(r *row.Rows) {
 	size := len(r.Raws.Rows)
-	clear(r.Ranks)
-	clear(r.Steps)
-	clear(r.Communications)
-	clear(r.Ledger)
-	r.Ranks, r.Steps, r.Communications, r.Ledger = r.Ranks[:0], r.Steps[:0], r.Communications[:0], r.Ledger[:0]
-	r.Raws.Rows, r.Raws.Words, r.Raws.Bytes = r.Raws.Rows[:0], nil, 0
+	*r = row.Rows{
+		Ranks: emptied(r.Ranks), Steps: emptied(r.Steps), Communications: emptied(r.Communications),
+		Raws: row.Raws{Rows: r.Raws.Rows[:0]}, Verdicts: emptied(r.Verdicts), Ledger: emptied(r.Ledger),
+	}
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	if size += size / 8; size >= s.pool.size {
@@ -73,6 +71,12 @@ func (s *Shipper) Recycle(r *row.Rows) {
 		s.pool.free = append(s.pool.free, r)
 		s.pool.held += n
 	}
+}
+
+// emptied is the memory of rows without what they refer to.
+func emptied[T any](rows []T) []T {
+	clear(rows)
+	return rows[:0]
 }
 
 // room is the bytes that the raw rows of a bundle may take.

@@ -100,7 +100,6 @@ type Shipper struct {
 	waiting []part    // guarded by mu: what the next round takes
 	rows    int       // guarded by mu: rows in waiting
 	bytes   int64     // guarded by mu: bytes in waiting
-	wholes  int       // guarded by mu: parts in waiting that are rounds of their own
 	since   time.Time // guarded by mu: when the oldest part of waiting came
 	flushes []chan error
 	next    time.Time // guarded by mu: when the next flush is due; see phaseLocked
@@ -176,10 +175,6 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	s.waiting = append(s.waiting, p)
 	s.rows += rows.Len()
 	s.bytes += p.bytes
-	if p.whole() {
-		s.wholes++
-	}
-
 	full := s.fullLocked()
 	s.mu.Unlock()
 	if first || full {
@@ -190,7 +185,7 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 }
 
 func (s *Shipper) fullLocked() bool {
-	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || s.wholes > 0 || len(s.flushes) > 0
+	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || len(s.flushes) > 0
 }
 
 func (s *Shipper) wake() {
@@ -318,26 +313,15 @@ func (s *Shipper) round(ctx context.Context) error {
 	return err
 }
 
-// wholePart is from how many raw rows on a part is a round of its own: its rows are
-// inserted where they lie, instead of being copied into a batch with others.
-const wholePart = 32 << 10
-
-// whole reports whether p is such a part: to wait for more would gain nothing.
-func (p *part) whole() bool { return len(p.rows.Raws.Rows) >= wholePart }
-
 // takeLocked takes what the next round stores: what waits, up to a full batch (after an
-// outage much more waits, and a batch is a copy), or what lies before the next large
-// part, or that part alone.
+// outage much more waits, and a batch is a copy). A part that is a batch by itself is
+// therefore alone in its round, and inserted where it lies.
 func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	n, rows, bytes := len(s.waiting), 0, int64(0)
 	for i, p := range s.waiting {
-		if rows >= s.o.BatchRows || bytes >= s.o.BatchBytes {
+		whole := p.rows.Len() >= s.o.BatchRows || p.bytes >= s.o.BatchBytes
+		if i > 0 && (whole || rows >= s.o.BatchRows || bytes >= s.o.BatchBytes) {
 			n = i
-			break
-		}
-
-		if p.whole() {
-			n = max(i, 1)
 			break
 		}
 
@@ -353,9 +337,6 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	for _, p := range parts {
 		s.rows -= p.rows.Len()
 		s.bytes -= p.bytes
-		if p.whole() {
-			s.wholes--
-		}
 	}
 
 	return parts, flushes
