@@ -16,7 +16,7 @@ func (s *Shipper) complete(ctx context.Context, c *Batch, stored []bool) error {
 	}
 
 	var sums []Sum
-	err := s.retry.until(ctx, s, "sum up "+c.Table, func() (err error) {
+	err := s.until(ctx, "sum up "+c.Table, func() (err error) {
 		sums, err = s.sink.Sums(ctx, c)
 		if err == nil && len(sums) != c.Len() {
 			return fmt.Errorf("BUG: the store summed up %d of %d windows", len(sums), c.Len())
@@ -28,7 +28,7 @@ func (s *Shipper) complete(ctx context.Context, c *Batch, stored []bool) error {
 		return err
 	}
 
-	s.retry.recovered(s)
+	s.recovered()
 	changed := false
 	for i := range stored {
 		if !stored[i] {

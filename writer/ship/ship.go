@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -79,6 +81,10 @@ func (o Options) withDefaults() Options {
 		o.Copies = defaultCopies
 	}
 
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
+	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -93,8 +99,10 @@ type Shipper struct {
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
-	stats  *stats
 	pool   pool
+
+	countMu sync.Mutex
+	stats   Stats // guarded by countMu
 
 	mu      sync.Mutex
 	waiting []part    // guarded by mu: what the next round takes
@@ -109,7 +117,7 @@ type Shipper struct {
 	// Owned by Run's goroutine.
 	accounts   []row.Ledger
 	accountsAt time.Time
-	retry      retry
+	failing    failing
 	buffers    buffers
 	copies     copies
 }
@@ -132,10 +140,13 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 
 	s := &Shipper{
-		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: newStats(), kick: make(chan struct{}, 1),
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: Stats{Tables: map[string]TableStats{}}, kick: make(chan struct{}, 1),
 	}
-	s.retry = newRetry(o)
-	s.phase = time.Duration(s.retry.jitter() * float64(o.Flush))
+	for _, table := range clickhouse.Tables { // so that metrics have all from the start
+		s.stats.Tables[table] = TableStats{}
+	}
+
+	s.phase = time.Duration(o.Jitter() * float64(o.Flush))
 	return s, nil
 }
 
@@ -275,7 +286,7 @@ func (s *Shipper) rest(wait time.Duration) {
 // whether rows may be inserted: a store that will take none is known before there are
 // any.
 func (s *Shipper) create(ctx context.Context) error {
-	err := s.retry.until(ctx, s, "create tables", func() error {
+	err := s.until(ctx, "create tables", func() error {
 		err := s.sink.Create(ctx)
 		if err == nil {
 			err = s.sink.Probe(ctx)
@@ -283,9 +294,9 @@ func (s *Shipper) create(ctx context.Context) error {
 
 		return err
 	})
-	s.stats.change(func(st *Stats) { st.Reached = err == nil })
+	s.count(func(st *Stats) { st.Reached = err == nil })
 	if err == nil {
-		s.retry.recovered(s)
+		s.recovered()
 	}
 
 	return err
@@ -365,7 +376,6 @@ func (s *Shipper) stop() {
 	}
 
 	s.flushes = nil
-	s.copies.releaseLocked()
 	if err := s.dead.close(); err != nil {
 		s.o.Logger.Error("close dead letters", "err", err)
 	}
