@@ -57,10 +57,13 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 	round.ack()
 }
 
+// countUncopied tells how many rounds wait. AwaitCopies goes by it, so it is called with every
+// change of the rounds, before whoever flushes gets an answer.
 func (s *Shipper) countUncopied() {
 	s.count(func(st *Stats) { st.Uncopied = uint64(len(s.copies.rounds)) })
 }
 
+// ack acknowledges each Put of the round.
 func (r *storedRound) ack() {
 	for _, a := range r.acks {
 		a.stream.ack(a.mark)

@@ -252,6 +252,7 @@ func cutRuns(runs []run, n int) (first, rest []run) {
 	return first, nil
 }
 
+// look is what is known of the stream in a table.
 func (st *Stream) look(table string) *look {
 	l := st.looks[table]
 	if l == nil {

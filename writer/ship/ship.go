@@ -195,10 +195,13 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	return nil
 }
 
+// fullLocked reports whether the next round is not to wait for more: there is a batch, or
+// somebody waits for a Flush. s.mu is held.
 func (s *Shipper) fullLocked() bool {
 	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || len(s.flushes) > 0
 }
 
+// wake makes Run look at once. A kick that waits already stands for this one, too.
 func (s *Shipper) wake() {
 	select {
 	case s.kick <- struct{}{}:
@@ -353,6 +356,8 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	return parts, flushes
 }
 
+// store stores parts and what is due of the account. Lines that were refused while these rows
+// were made are durable before the store has the rows: an acknowledged mark stands for both.
 func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 	if err := s.dead.sync(); err != nil {
 		return err
