@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -72,12 +71,11 @@ type Sink struct {
 	shard  string  // that is written, or was before; "" unknown
 	chosen bool
 
-	mu   sync.Mutex
-	conn clickhouse.Conn // guarded by mu; nil until the first call and after a refused one
-
+	conn clickhouse.Conn // nil until the first call and after a refused one
 	// What the server told, nil until asked.
 	server *server
-	// link is what the last insert went over, nil when it failed. Guarded by mu.
+	// link is what the last insert went over, nil when it failed, and while the next one is
+	// under way.
 	link *native.Conn
 	// block turns rows into columns.
 	block block
@@ -127,8 +125,6 @@ func (s *Sink) connect(ctx context.Context) (clickhouse.Conn, error) {
 		return nil, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.conn != nil {
 		return s.conn, nil
 	}
@@ -173,21 +169,6 @@ func (s *Sink) dial(ctx context.Context) (*native.Conn, error) {
 	return native.Dial(ctx, o)
 }
 
-// takeLink returns the link that was kept, nil without one. It is the caller's then.
-func (s *Sink) takeLink() *native.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.link
-	s.link = nil
-	return l
-}
-
-func (s *Sink) keepLink(l *native.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.link = l
-}
-
 // drop closes the connections and forgets what the server told: what comes next starts
 // anew, with the password and the certificates as they are then.
 func (s *Sink) drop() {
@@ -197,8 +178,6 @@ func (s *Sink) drop() {
 
 // Rest implements ship.Remote.
 func (s *Sink) Rest() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.conn != nil {
 		_ = s.conn.Close() // nothing is under way on it that anybody waits for
 		s.conn = nil
