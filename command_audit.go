@@ -14,7 +14,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/audit"
 	"github.com/laggard-dev/laggard/writer/intake"
-	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 func auditCommand() *cobra.Command {
@@ -55,19 +54,12 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 		return err
 	}
 	defer sink.Close()
-	counter, ok := sink.(ship.Counter)
-	if !ok {
-		return fmt.Errorf("audit %s: this store can't be counted", store)
-	}
-
-	if pinger, ok := sink.(ship.Pinger); ok {
-		if err := pinger.Ping(c.Context()); err != nil {
-			return err
-		}
+	if err := sink.Ping(c.Context()); err != nil {
+		return err
 	}
 
 	bar := newProgress(os.Stderr, "audit", 0)
-	report, err := audit.Run(c.Context(), dir, job, store, counter, bar.of)
+	report, err := audit.Run(c.Context(), dir, job, store, sink, bar.of)
 	bar.done()
 	if err != nil {
 		return err

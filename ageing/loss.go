@@ -28,12 +28,11 @@ const (
 // begin. An error says that the file could not be read now, and how far the count went;
 // what is damaged in it, or missing, is none.
 func loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
-	t := tally{last: s.Size, count: make(map[lossKey]*row.Ledger)}
+	t := tally{last: s.Size, count: make(map[row.Ledger]row.Ledger)}
 	err := t.read(dir, s)
 	rows := make([]row.Ledger, 0, len(t.count)+1)
-	for k, r := range t.count {
-		r.State, r.Reason, r.Kind = k.state, k.reason, k.kind
-		rows = append(rows, *r)
+	for _, r := range t.count {
+		rows = append(rows, r)
 	}
 
 	if !slices.ContainsFunc(rows, func(r row.Ledger) bool { return r.State == stateAged }) {
@@ -57,15 +56,13 @@ func loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
 // line.
 const maxEntries = 64
 
-type lossKey struct{ state, reason, kind string }
-
 // tally counts lines.
 type tally struct {
 	last   int64
 	id     record.ID
 	meta   record.Meta
 	parser record.Parser
-	count  map[lossKey]*row.Ledger
+	count  map[row.Ledger]row.Ledger // by state, reason and kind
 }
 
 // read counts the lines.
@@ -108,11 +105,11 @@ func (t *tally) begin(dir segment.RankDir, s segment.Info, line []byte) {
 func (t *tally) end(r *segment.Reader, offset int64, err error) {
 	t.last = offset
 	if torn := r.Torn(); errors.Is(err, io.EOF) && torn > 0 {
-		t.add(lossKey{stateDropped, record.TornLine, ""}, 1, uint64(torn), 0)
+		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: 1, Bytes: uint64(torn)})
 	}
 
 	if n := r.Skipped(); n.Lines > 0 {
-		t.add(lossKey{stateDropped, record.TornLine, ""}, uint64(n.Lines), uint64(n.Bytes), 0)
+		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: uint64(n.Lines), Bytes: uint64(n.Bytes)})
 	}
 }
 
@@ -131,17 +128,17 @@ func (t *tally) line(line []byte) {
 	n := uint64(len(line) + 1)
 	switch typ, err := t.parser.Parse(line); {
 	case err != nil:
-		t.add(lossKey{stateDropped, record.TornLine, ""}, 1, n, 0)
+		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: 1, Bytes: n})
 	case typ == record.LineRecord:
 		r := &t.parser.Record
-		t.add(lossKey{stateAged, record.Aged, r.Word()}, 1, n, r.Start)
+		t.add(row.Ledger{State: stateAged, Reason: record.Aged, Kind: r.Word(), Records: 1, Bytes: n, AtNs: r.Start})
 	case typ == record.LineLoss && !t.parser.Loss.Plausible():
-		t.add(lossKey{stateDropped, record.Implausible, ""}, 1, n, 0)
+		t.add(row.Ledger{State: stateDropped, Reason: record.Implausible, Records: 1, Bytes: n})
 	case typ == record.LineLoss:
 		l := &t.parser.Loss
-		t.add(lossKey{stateDropped, l.Reason, l.Kind}, l.Count, n, l.First)
+		t.add(row.Ledger{State: stateDropped, Reason: l.Reason, Kind: l.Kind, Records: l.Count, Bytes: n, AtNs: l.First})
 	case typ == record.LineTaskD && begins(line):
-		t.add(lossKey{stateAged, record.Aged, ""}, 1, n, 0)
+		t.add(row.Ledger{State: stateAged, Reason: record.Aged, Records: 1, Bytes: n})
 	}
 }
 
@@ -152,19 +149,21 @@ func begins(line []byte) bool {
 		(bytes.Contains(line, []byte(`"Flag":16,`)) || bytes.Contains(line, []byte(`"Flag":2,`)))
 }
 
-func (t *tally) add(k lossKey, records, bytes uint64, start int64) {
-	k.kind, k.reason = record.Clip(k.kind, record.MaxWord), record.Clip(k.reason, record.MaxWord)
-	r := t.count[k]
-	if r == nil && len(t.count) >= maxEntries { // hostile lines: the sum counts
-		k.kind, k.reason = "", record.Aged
-		r = t.count[k]
+// add counts one more line under its state, reason and kind. The time is that of the first.
+func (t *tally) add(line row.Ledger) {
+	key := row.Ledger{State: line.State, Reason: record.Clip(line.Reason, record.MaxWord), Kind: record.Clip(line.Kind, record.MaxWord)}
+	sum, known := t.count[key]
+	if !known && len(t.count) >= maxEntries { // hostile lines: the sum counts
+		key.Kind, key.Reason = "", record.Aged
+		sum, known = t.count[key]
 	}
 
-	if r == nil {
-		r = &row.Ledger{AtNs: start}
-		t.count[k] = r
+	if !known {
+		sum = key
+		sum.AtNs = line.AtNs
 	}
 
-	r.Records += records
-	r.Bytes += bytes
+	sum.Records += line.Records
+	sum.Bytes += line.Bytes
+	t.count[key] = sum
 }

@@ -201,7 +201,8 @@ type Rows struct {
 	Ranks          []Rank
 	Steps          []Step
 	Communications []Communication
-	Raws           Raws // of the table records
+	Raws           Raws      // of the table records
+	Verdicts       []Verdict // of `watch` alone
 	Ledger         []Ledger
 }
 
@@ -217,5 +218,5 @@ func (r *Rows) AddCommunication(x *Communication) { r.Communications = append(r.
 
 // Len returns the number of rows in all tables.
 func (r *Rows) Len() int {
-	return len(r.Ranks) + len(r.Steps) + len(r.Communications) + len(r.Raws.Rows) + len(r.Ledger)
+	return len(r.Ranks) + len(r.Steps) + len(r.Communications) + len(r.Raws.Rows) + len(r.Verdicts) + len(r.Ledger)
 }

@@ -86,7 +86,7 @@ func Jobs(dir string) ([]string, error) {
 }
 
 // Run compares one job. progress is called after each rank; nil is nobody.
-func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress func(done, total int)) (*Report, error) {
+func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress func(done, total int)) (*Report, error) {
 	dirs, err := segment.Walk(dir)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func Run(ctx context.Context, dir, job, store string, c ship.Counter, progress f
 		}
 	}
 
-	t, err := c.Tally(ctx, job)
+	t, err := sink.Tally(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -167,26 +167,14 @@ func (a *auditor) rank(n uint32) *rank {
 // nothing are another agent's.
 func (a *auditor) take(t *ship.Tally) {
 	a.raw, a.summed = map[string]bool{}, map[string]bool{}
-	for k, n := range t.Records {
-		if n.Rows > 0 {
-			a.raw[k.Kind] = true
+	for p, n := range t.Rows {
+		if p.Table == row.RecordsTable && n.Rows > 0 {
+			a.raw[p.Kind] = true
 		}
 
-		if r := a.ranks[k.Rank]; r != nil {
-			r.records[k] = n
-		}
-	}
-
-	for p, n := range t.Steps {
 		if r := a.ranks[p.Rank]; r != nil {
-			r.steps[p] = n
-		}
-	}
-
-	for p, n := range t.Communications {
-		if r := a.ranks[p.Rank]; r != nil {
-			r.windows[p] = n
-			r.calls += t.Calls[p]
+			r.rows[p] = n
+			r.calls += n.Calls
 		}
 	}
 

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -18,13 +17,12 @@ import (
 // at the end of the files is in flight.
 type bounds struct{ least, most uint64 }
 
-// disk is what the files of one rank say that the store must have.
+// disk is what the files of one rank say that the store must have. The zero value is that of a
+// rank without a directory.
 type disk struct {
-	names   map[uint64]string // of the segments on disk, by id
+	names   map[uint64]string // of the segments on disk, by id; nil without a directory
 	aged    map[uint64]bool   // those that the ledger holds as lost
-	records map[ship.SegmentKind]bounds
-	steps   map[ship.Process]bounds
-	windows map[ship.Process]bounds
+	rows    map[ship.Place]bounds
 	calls   bounds
 	lost    map[string]uint64 // as loss lines say, and lines whose time can't be right, by reason
 	damaged []string          // segments that can't be read to their end, with the cause
@@ -35,14 +33,13 @@ type disk struct {
 
 // readDisk rolls the files of a rank up, as shipping does, and counts. open is what a
 // follower has read and not stored.
-func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged func(name string) bool) (*disk, error) {
-	d := &disk{
-		names: map[uint64]string{}, aged: map[uint64]bool{}, records: map[ship.SegmentKind]bounds{},
-		steps: map[ship.Process]bounds{}, windows: map[ship.Process]bounds{},
+func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged func(name string) bool) (disk, error) {
+	d := disk{
+		names: map[uint64]string{}, aged: map[uint64]bool{}, rows: map[ship.Place]bounds{},
 		live: tail.Leased(dir.Path), open: open, held: open.Calls,
 	}
 	begin := func(id record.ID, name string) bool {
-		name = plain(name)
+		name = segment.Plain(name)
 		d.names[uint64(id)] = name
 		if aged(name) {
 			d.aged[uint64(id)] = true
@@ -58,7 +55,7 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 		return ctx.Err()
 	})
 	if err != nil {
-		return nil, err
+		return d, err
 	}
 
 	d.take(s, true)
@@ -69,9 +66,6 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 	return d, nil
 }
 
-// plain is a segment's name without the word of its compression.
-func plain(name string) string { return strings.TrimSuffix(name, ".zst") }
-
 // take counts the rows that are finished; closed tells that the store must have
 // them, not only may.
 func (d *disk) take(s *rollup.Stream, closed bool) {
@@ -80,7 +74,7 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 	for i := range rows.Raws.Rows {
 		r := &rows.Raws.Rows[i]
 		kind := rows.Raws.Words[r.Kind]
-		grow(d.records, ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: kind}, 1, closed)
+		d.grow(ship.Place{Table: row.RecordsTable, Rank: r.Rank, Of: r.Segment, Kind: kind}, closed)
 		if kind == communication && d.waits(r) {
 			d.held++
 		}
@@ -88,12 +82,12 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 
 	for i := range rows.Steps {
 		r := &rows.Steps[i]
-		grow(d.steps, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, 1, closed)
+		d.grow(ship.Place{Table: row.StepsTable, Rank: r.Rank, Of: r.Incarnation}, closed)
 	}
 
 	for i := range rows.Communications {
 		r := &rows.Communications[i]
-		grow(d.windows, ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}, 1, closed)
+		d.grow(ship.Place{Table: row.CommunicationsTable, Rank: r.Rank, Of: r.Incarnation}, closed)
 		d.calls.most += uint64(r.Calls)
 		if closed {
 			d.calls.least += uint64(r.Calls)
@@ -118,12 +112,13 @@ func before(name string, offset int64, p rollup.Position) bool {
 	return at < limit
 }
 
-func grow[K comparable](m map[K]bounds, k K, n uint64, closed bool) {
-	b := m[k]
-	b.most += n
+// grow counts one more row of a place.
+func (d *disk) grow(p ship.Place, closed bool) {
+	b := d.rows[p]
+	b.most++
 	if closed {
-		b.least += n
+		b.least++
 	}
 
-	m[k] = b
+	d.rows[p] = b
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -16,27 +17,26 @@ var communication = record.Communication.String()
 // rank is what files, ledgers and store know of one rank.
 type rank struct {
 	number uint32
-	disk   *disk // nil: no directory
+	disk   disk
 
 	// The local ledger: segments that ageing deleted before they were shipped.
-	aged    map[uint64]string
-	losses  map[ship.LedgerKey]row.Ledger
-	records map[ship.SegmentKind]ship.Held
-	steps   map[ship.Process]ship.Held
-	windows map[ship.Process]ship.Held
-	calls   uint64
+	aged   map[uint64]string
+	losses map[ship.LedgerKey]row.Ledger
+
+	// The store: its rows, and the calls that its windows sum up.
+	rows  map[ship.Place]ship.Held
+	calls uint64
 
 	// The store's ledger.
 	segments map[row.Ledger]row.Ledger // by what names a line of a segment's account: of several the one that covers most of it counts
 	names    map[uint64]string
-	batched  map[ship.LedgerKey]uint64 // rows of the batches that were acknowledged, by table, incarnation and segment
+	batched  map[ship.Place]uint64 // rows of the batches that were acknowledged, of all kinds
 }
 
 func newRank(n uint32) *rank {
 	return &rank{
-		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, records: map[ship.SegmentKind]ship.Held{},
-		steps: map[ship.Process]ship.Held{}, windows: map[ship.Process]ship.Held{},
-		segments: map[row.Ledger]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.LedgerKey]uint64{},
+		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, rows: map[ship.Place]ship.Held{},
+		segments: map[row.Ledger]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.Place]uint64{},
 	}
 }
 
@@ -44,14 +44,19 @@ func newRank(n uint32) *rank {
 func (r *rank) local(l *row.Ledger) {
 	r.losses[ship.KeyOfLedger(l)] = *l
 	if l.State == "aged" && l.Name != "" {
-		r.aged[l.Segment] = plain(l.Name)
+		r.aged[l.Segment] = segment.Plain(l.Name)
 	}
 }
 
 // entry takes an entry of the store's ledger.
 func (r *rank) entry(l *row.Ledger) {
 	if l.Batch != "" {
-		r.batched[ship.LedgerKey{Table: l.Table, Incarnation: l.Incarnation, Segment: l.Segment}] += l.Records
+		p := ship.Place{Table: l.Table, Rank: l.Rank, Of: l.Incarnation}
+		if l.Table == row.RecordsTable {
+			p.Of = l.Segment
+		}
+
+		r.batched[p] += l.Records
 		return
 	}
 
@@ -64,16 +69,12 @@ func (r *rank) entry(l *row.Ledger) {
 		r.segments[k] = *l
 	}
 
-	r.names[l.Segment] = plain(l.Name)
+	r.names[l.Segment] = segment.Plain(l.Name)
 }
 
 // one compares a rank and adds it to the account.
 func (a *auditor) one(r *rank) {
-	d := r.disk
-	if d == nil {
-		d = &disk{}
-	}
-
+	d := &r.disk
 	a.report.Segments += len(d.names)
 	a.report.Damaged = append(a.report.Damaged, d.damaged...)
 	for _, l := range r.losses {
@@ -92,16 +93,16 @@ func (a *auditor) one(r *rank) {
 		a.report.Emitted += n
 	}
 
-	gone, goneCalls := a.gone(r, d)
-	a.segments(r, d, gone)
-	a.calls(r, d, goneCalls)
-	a.processes(r, row.StepsTable, d.steps, r.steps)
-	a.processes(r, row.CommunicationsTable, d.windows, r.windows)
+	gone, goneCalls := a.gone(r)
+	a.segments(r, gone)
+	a.calls(r, goneCalls)
+	a.processes(r)
 }
 
 // calls compares the sum of a rank's windows with the Communication that files and
 // ledger know, whether or not this is stored one by one as well.
-func (a *auditor) calls(r *rank, d *disk, gone uint64) {
+func (a *auditor) calls(r *rank, gone uint64) {
+	d := &r.disk
 	least, most := d.calls.least+gone, d.calls.most+gone
 	least = min(least, most-min(most, d.held))
 	if !a.isRaw(communication) {
@@ -120,10 +121,10 @@ func (a *auditor) calls(r *rank, d *disk, gone uint64) {
 
 // gone adds the segments that were shipped and then deleted, as the store's ledger
 // remembers them: what of them must be in the store, by kind, and how many calls.
-func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, calls uint64) {
-	want = map[ship.SegmentKind]bounds{}
+func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
+	want = map[ship.Place]bounds{}
 	for k, l := range r.segments {
-		if _, on := d.names[k.Segment]; on {
+		if _, on := r.disk.names[k.Segment]; on {
 			continue
 		}
 
@@ -135,7 +136,7 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 			}
 
 			if a.isRaw(k.Kind) {
-				key := ship.SegmentKind{Rank: r.number, Segment: k.Segment, Kind: k.Kind}
+				key := r.raw(k.Segment, k.Kind)
 				b := want[key]
 				want[key] = bounds{b.least + l.Records, b.most + l.Records}
 			} else if k.Kind != communication {
@@ -153,11 +154,11 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 	}
 
 	for k, l := range r.segments {
-		if _, on := d.names[k.Segment]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
+		if _, on := r.disk.names[k.Segment]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
 			continue
 		}
 
-		key := ship.SegmentKind{Rank: r.number, Segment: k.Segment, Kind: k.Kind}
+		key := r.raw(k.Segment, k.Kind)
 		if b, ok := want[key]; ok {
 			n := min(b.least, l.Records)
 			want[key] = bounds{b.least - n, b.most - n}
@@ -171,11 +172,16 @@ func (a *auditor) gone(r *rank, d *disk) (want map[ship.SegmentKind]bounds, call
 	return want, calls
 }
 
+// raw is the place of a segment's raw rows of one kind.
+func (r *rank) raw(segment uint64, kind string) ship.Place {
+	return ship.Place{Table: row.RecordsTable, Rank: r.number, Of: segment, Kind: kind}
+}
+
 // segments compares the raw rows of each segment and kind.
-func (a *auditor) segments(r *rank, d *disk, gone map[ship.SegmentKind]bounds) {
-	want := map[ship.SegmentKind]bounds{}
-	for k, b := range d.records {
-		if k.Kind == communication && !a.isRaw(k.Kind) {
+func (a *auditor) segments(r *rank, gone map[ship.Place]bounds) {
+	want := map[ship.Place]bounds{}
+	for k, b := range r.disk.rows {
+		if k.Table != row.RecordsTable || k.Kind == communication && !a.isRaw(k.Kind) {
 			continue // by calls
 		}
 
@@ -193,19 +199,19 @@ func (a *auditor) segments(r *rank, d *disk, gone map[ship.SegmentKind]bounds) {
 		want[k] = b // its emitted is counted
 	}
 
-	for k := range r.records {
-		if _, ok := want[k]; !ok {
+	for k := range r.rows {
+		if _, ok := want[k]; !ok && k.Table == row.RecordsTable {
 			want[k] = bounds{}
 		}
 	}
 
 	for k, b := range want {
-		h := r.records[k]
+		h := r.rows[k]
 		a.report.Stored += h.Distinct
 		a.report.InFlight += b.most - min(b.most, max(h.Distinct, b.least))
-		if why := a.why(r, d, k, b, h); why != "" {
+		if why := r.why(k, b, h); why != "" {
 			a.differ(Difference{
-				Rank: int(r.number), Segment: r.nameOf(d, k.Segment), ID: record.ID(k.Segment).String(),
+				Rank: int(r.number), Segment: r.nameOf(k.Of), ID: record.ID(k.Of).String(),
 				Table: row.RecordsTable, Kind: k.Kind, Want: b.least, Have: h.Rows, Reason: why,
 			})
 		}
@@ -213,7 +219,7 @@ func (a *auditor) segments(r *rank, d *disk, gone map[ship.SegmentKind]bounds) {
 }
 
 // why says what is wrong with a segment's rows of one kind, "" for nothing.
-func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have ship.Held) string {
+func (r *rank) why(k ship.Place, want bounds, have ship.Held) string {
 	if have.Rows > have.Distinct {
 		return fmt.Sprintf("%d rows are there more than once", have.Rows-have.Distinct)
 	}
@@ -222,31 +228,25 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 		return ""
 	}
 
-	_, on := d.names[k.Segment]
-	acknowledged := uint64(0)
-	for b, n := range r.batched {
-		if b.Table == row.RecordsTable && b.Segment == k.Segment {
-			acknowledged += n
-		}
-	}
-
+	_, on := r.disk.names[k.Of]
+	acknowledged := r.batched[r.raw(k.Of, "")]
 	total := uint64(0)
-	for other, h := range r.records {
-		if other.Segment == k.Segment {
+	for other, h := range r.rows {
+		if other.Table == k.Table && other.Of == k.Of {
 			total += h.Distinct
 		}
 	}
 
 	switch {
-	case have.Distinct > want.most && (r.aged[k.Segment] != "" || d.aged[k.Segment]):
+	case have.Distinct > want.most && (r.aged[k.Of] != "" || r.disk.aged[k.Of]):
 		return "the ledger holds the segment as aged, and the store has rows of it"
-	case have.Distinct > want.most && !on && r.names[k.Segment] == "":
+	case have.Distinct > want.most && !on && r.names[k.Of] == "":
 		return "neither files nor ledger know this segment: it was deleted without an account"
 	case have.Distinct > want.most:
 		return "the store has rows that the segment does not: the file was cut or replaced after it was shipped"
 	case total < acknowledged:
 		return fmt.Sprintf("the store acknowledged %d rows of this segment and has %d: rows were deleted there, or lost with the server", acknowledged, total)
-	case on && d.live:
+	case on && r.disk.live:
 		return "" // whoever ships it is not there yet
 	case on:
 		return "on disk and not in the store: not shipped yet; `laggard ingest SOURCE --to STORE` does"
@@ -255,32 +255,35 @@ func (a *auditor) why(r *rank, d *disk, k ship.SegmentKind, want bounds, have sh
 	return "shipped by the ledger's account and not in the store"
 }
 
-func (r *rank) nameOf(d *disk, id uint64) string {
-	return cmp.Or(d.names[id], r.names[id], r.aged[id])
+func (r *rank) nameOf(id uint64) string {
+	return cmp.Or(r.disk.names[id], r.names[id], r.aged[id])
 }
 
-// processes compares the rows of a table that is keyed by process.
-func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds, have map[ship.Process]ship.Held) {
+// processes compares the rows of the tables that are keyed by process: steps and windows.
+func (a *auditor) processes(r *rank) {
 	cut := len(r.aged) > 0 || r.cut() // the files are not all there
-	live := r.disk != nil && r.disk.live
-	all := map[ship.Process]bounds{}
-	for p := range have {
+	all := map[ship.Place]bounds{}
+	for p := range r.rows {
 		all[p] = bounds{}
 	}
 
-	maps.Copy(all, want)
+	maps.Copy(all, r.disk.rows)
 	for p, b := range all {
-		h := have[p]
+		if p.Table == row.RecordsTable {
+			continue
+		}
+
+		h := r.rows[p]
 		whole := h.Distinct - h.Complements
-		acknowledged := r.batched[ship.LedgerKey{Table: table, Incarnation: p.Incarnation}]
-		d := Difference{Rank: int(r.number), Table: table, ID: record.ID(p.Incarnation).String(), Want: b.least, Have: h.Rows}
+		acknowledged := r.batched[p]
+		d := Difference{Rank: int(r.number), Table: p.Table, ID: record.ID(p.Of).String(), Want: b.least, Have: h.Rows}
 		switch {
 		case h.Rows > h.Distinct:
 			d.Reason = fmt.Sprintf("%d rows of this process are there more than once", h.Rows-h.Distinct)
 		case h.Distinct < acknowledged:
 			d.Want = acknowledged
 			d.Reason = fmt.Sprintf("the store acknowledged %d rows of this process and has %d: rows were deleted there, or lost with the server", acknowledged, h.Distinct)
-		case cut || live && whole < b.least:
+		case cut || r.disk.live && whole < b.least:
 			continue // the ledger of batches is all that is left to compare with
 		case whole < b.least:
 			d.Reason = fmt.Sprintf("%d rows of this process are not in the store: not shipped yet; `laggard ingest SOURCE --to STORE` does", b.least-whole)
@@ -296,7 +299,7 @@ func (a *auditor) processes(r *rank, table string, want map[ship.Process]bounds,
 
 // cut reports whether segments were deleted after they were shipped.
 func (r *rank) cut() bool {
-	if r.disk == nil {
+	if r.disk.names == nil {
 		return true
 	}
 

@@ -59,13 +59,15 @@ func TestCurrentEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		for p, n := range tally.Steps {
-			if p.Rank != 3 || n.Rows != 40 || n.Distinct != 40 {
+		tables := map[string]int{}
+		for p, n := range tally.Rows {
+			tables[p.Table]++
+			if p.Table == row.StepsTable && (p.Rank != 3 || n.Rows != 40 || n.Distinct != 40) {
 				t.Fatalf("steps of %+v: %+v", p, n)
 			}
 		}
 
-		if len(tally.Steps) != 1 || len(tally.Records) != 1 || len(tally.Communications) != 1 {
+		if len(tally.Rows) != 3 || tables[row.StepsTable] != 1 || tables[row.RecordsTable] != 1 || tables[row.CommunicationsTable] != 1 {
 			t.Fatalf("%+v", tally)
 		}
 	})

@@ -96,7 +96,7 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 		return true, l.Close()
 	}
 
-	s.keepLink(l)
+	s.link = l
 	return true, nil
 }
 
@@ -104,7 +104,8 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 // link may have died since (the server was started again): nothing of b has left
 // yet, so it is tried once more.
 func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings []native.Setting) (*native.Conn, error) {
-	l := s.takeLink()
+	l := s.link
+	s.link = nil // until it has carried this insert out
 	for {
 		var err error
 		if l == nil {

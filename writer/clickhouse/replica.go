@@ -30,8 +30,9 @@ const (
 	maxEpochs = 8
 )
 
-// unwellCodes are those with which a server says that it can't work, and another replica
-// may: read-only without its session in Keeper, Keeper or the network is gone.
+// unwellCodes are those with which a server says that it can't work, and another replica may: a
+// socket timed out or the network is gone (209, 210), it has no session in Keeper and is read-only (225, 242),
+// does not know what became of an insert (319), or Keeper itself failed (999).
 var unwellCodes = map[int32]bool{209: true, 210: true, 225: true, 242: true, 319: true, 999: true}
 
 // failed counts a failure of the replica that is spoken to, and changes it when there have
@@ -192,7 +193,7 @@ type place struct {
 	at      int64 // the server's clock, unix seconds
 }
 
-// Mark implements ship.Copies.
+// Mark implements ship.Remote.
 func (s *Sink) Mark(ctx context.Context) (any, error) {
 	if len(s.inserted) == 0 {
 		return nil, nil
@@ -238,7 +239,7 @@ func (s *Sink) Mark(ctx context.Context) (any, error) {
 	return marks, nil
 }
 
-// Copied implements ship.Copies.
+// Copied implements ship.Remote.
 func (s *Sink) Copied(ctx context.Context, mark any) (bool, error) {
 	copied := true
 	err := s.call(ctx, "ask for copies", func(ctx context.Context, conn clickhouse.Conn) error {

@@ -18,7 +18,7 @@ import (
 // gives up a client that is gone after its own receive timeout, 5 minutes by default.
 func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 	wait := 20 * time.Millisecond
-	var looks looks
+	var flushes map[string]bool
 	for {
 		var now look
 		err := s.call(ctx, "look for running inserts", func(ctx context.Context, conn clickhouse.Conn) error {
@@ -33,7 +33,8 @@ func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 			return err
 		}
 
-		running := looks.next(b, now)
+		var running string
+		running, flushes = now.holding(b, flushes)
 		if running == "" {
 			return nil
 		}
@@ -92,31 +93,27 @@ func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (now look, e
 	})
 }
 
-// looks are those of one settle. An insert may go from its process into the queue, and from
-// there into a flush, which tells of nobody whose rows it holds.
-type looks struct {
-	flushes map[string]bool // that may hold rows of the batch; nil not known yet
-}
-
-// next returns what is to be waited for, "" for nothing: first the inserts that conflict
-// with b, then the flushes that were there once no such insert was. Later ones hold other
-// rows.
-func (l *looks) next(b *ship.Batch, now look) string {
+// holding returns what is to be waited for before it is known which rows of b are stored, ""
+// for nothing: first the inserts that conflict with b, then the flushes that were there once
+// no such insert was; later ones hold other rows. An insert may go from its process into the
+// queue, and from there into a flush, which tells of nobody whose rows it holds. before are
+// the flushes that the look before left, nil after an insert or at the first look.
+func (now look) holding(b *ship.Batch, before map[string]bool) (id string, flushes map[string]bool) {
 	for id := range now.inserts {
 		if b.Conflicts(id) {
-			l.flushes = nil
-			return id
+			return id, nil
 		}
 	}
 
-	if l.flushes == nil {
-		l.flushes = maps.Clone(now.flushes)
+	flushes = before
+	if flushes == nil {
+		flushes = maps.Clone(now.flushes)
 	}
 
-	maps.DeleteFunc(l.flushes, func(id string, _ bool) bool { return !now.flushes[id] })
-	for id := range l.flushes {
-		return id
+	maps.DeleteFunc(flushes, func(id string, _ bool) bool { return !now.flushes[id] })
+	for id := range flushes {
+		return id, flushes
 	}
 
-	return ""
+	return "", flushes
 }

@@ -40,9 +40,10 @@ func TestLooks(t *testing.T) {
 		"a flush from before":  {[]look{{set(), set("f1")}, {set(), set("f2")}}, []string{"f1", ""}},
 		"sent again meanwhile": {[]look{{set(), set("f1")}, {set(ours), set("f1")}, {set(), set("f2")}, {set(), set()}}, []string{"f1", ours, "f2", ""}},
 	} {
-		var l looks
+		var flushes map[string]bool
 		for i, now := range c.looks {
-			got := l.next(b, now)
+			var got string
+			got, flushes = now.holding(b, flushes)
 			if c.want[i] == "" && got == "" || got != "" && set(strings.Fields(c.want[i])...)[got] {
 				continue
 			}

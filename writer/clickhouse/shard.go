@@ -16,10 +16,10 @@ type shard struct {
 	replicas []string
 }
 
-// Shard implements ship.Sharded.
+// Shard implements ship.Remote.
 func (s *Sink) Shard() string { return s.shard }
 
-// KeepShard implements ship.Sharded. What is known is of the shard before.
+// KeepShard implements ship.Remote. What is known is of the shard before.
 func (s *Sink) KeepShard(name string) {
 	s.drop()
 	s.stranger()
@@ -27,7 +27,7 @@ func (s *Sink) KeepShard(name string) {
 	s.failures, s.shard, s.chosen = 0, name, false
 }
 
-// ShardOf implements ship.Sharded.
+// ShardOf implements ship.Remote.
 func (s *Sink) ShardOf(ctx context.Context, job, node string) (string, error) {
 	if s.address.Cluster == "" {
 		return "", nil

@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -72,12 +71,11 @@ type Sink struct {
 	shard  string  // that is written, or was before; "" unknown
 	chosen bool
 
-	mu   sync.Mutex
-	conn clickhouse.Conn // guarded by mu; nil until the first call and after a refused one
-
+	conn clickhouse.Conn // nil until the first call and after a refused one
 	// What the server told, nil until asked.
 	server *server
-	// link is what the last insert went over, nil when it failed. Guarded by mu.
+	// link is what the last insert went over, nil when it failed, and while the next one is
+	// under way.
 	link *native.Conn
 	// block turns rows into columns.
 	block block
@@ -117,7 +115,7 @@ func newSink(a ddl.Address, o Options) *Sink {
 	return &Sink{address: a, name: a.String(), entry: a.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
 }
 
-// Name is the store without secrets.
+// Name implements ship.Sink.
 func (s *Sink) Name() string { return s.name }
 
 // connect returns the connection pool. Password and certificates are read anew
@@ -127,8 +125,6 @@ func (s *Sink) connect(ctx context.Context) (clickhouse.Conn, error) {
 		return nil, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.conn != nil {
 		return s.conn, nil
 	}
@@ -173,21 +169,6 @@ func (s *Sink) dial(ctx context.Context) (*native.Conn, error) {
 	return native.Dial(ctx, o)
 }
 
-// takeLink returns the link that was kept, nil without one. It is the caller's then.
-func (s *Sink) takeLink() *native.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.link
-	s.link = nil
-	return l
-}
-
-func (s *Sink) keepLink(l *native.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.link = l
-}
-
 // drop closes the connections and forgets what the server told: what comes next starts
 // anew, with the password and the certificates as they are then.
 func (s *Sink) drop() {
@@ -195,10 +176,8 @@ func (s *Sink) drop() {
 	s.server = nil
 }
 
-// Rest implements ship.Resting.
+// Rest implements ship.Remote.
 func (s *Sink) Rest() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.conn != nil {
 		_ = s.conn.Close() // nothing is under way on it that anybody waits for
 		s.conn = nil
@@ -216,7 +195,7 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Ping implements ship.Pinger. Where one replica can't be reached the others are tried: one
+// Ping implements ship.Sink. Where one replica can't be reached the others are tried: one
 // that answers is enough to begin with.
 func (s *Sink) Ping(ctx context.Context) error {
 	var err error
@@ -329,7 +308,7 @@ func (s *Sink) Create(ctx context.Context) error {
 	})
 }
 
-// Probe implements ship.Prober: an INSERT of no rows is refused where one of rows is.
+// Probe implements ship.Sink: an INSERT of no rows is refused where one of rows is.
 func (s *Sink) Probe(ctx context.Context) error {
 	return s.call(ctx, "insert nothing", func(ctx context.Context, conn clickhouse.Conn) error {
 		k, err := s.known(ctx, conn)

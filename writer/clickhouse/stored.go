@@ -230,7 +230,7 @@ func rankLookups(b *ship.Batch) []lookup {
 	}.each(conditions(b, b.Ranks, "", func(r *row.Rank) (string, uint64) { return process(r.Rank, r.Incarnation), 0 }))
 }
 
-// Sums implements ship.Windows.
+// Sums implements ship.Sink.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
 	places := ship.Places(b.Communications, ship.KeyOfCommunication)

@@ -11,7 +11,7 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Tally implements ship.Counter.
+// Tally implements ship.Sink.
 func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	t := ship.NewTally()
 	where := " WHERE `job` = " + ddl.Literal(job)
@@ -20,25 +20,21 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		scan                  func(driver.Rows) error
 	}{
 		{row.RecordsTable, "`rank`, `segment`, `kind`, count(), uniqExact(`offset`)", "`rank`, `segment`, `kind`", func(r driver.Rows) error {
-			var k ship.SegmentKind
-			var n ship.Held
-			err := r.Scan(&k.Rank, &k.Segment, &k.Kind, &n.Rows, &n.Distinct)
-			t.Records[k] = n
+			p, n := ship.Place{Table: row.RecordsTable}, ship.Held{}
+			err := r.Scan(&p.Rank, &p.Of, &p.Kind, &n.Rows, &n.Distinct)
+			t.Rows[p] = n
 			return err
 		}},
 		{row.StepsTable, "`rank`, `incarnation`, count(), uniqExact((`step`, `repeat`))", "`rank`, `incarnation`", func(r driver.Rows) error {
-			var p ship.Process
-			var n ship.Held
-			err := r.Scan(&p.Rank, &p.Incarnation, &n.Rows, &n.Distinct)
-			t.Steps[p] = n
+			p, n := ship.Place{Table: row.StepsTable}, ship.Held{}
+			err := r.Scan(&p.Rank, &p.Of, &n.Rows, &n.Distinct)
+			t.Rows[p] = n
 			return err
 		}},
 		{row.CommunicationsTable, "`rank`, `incarnation`, count(), uniqExact((`step_from`, `repeat`, `group`, `op`)), uniqExactIf((`step_from`, `repeat`, `group`, `op`), `repeat` >= 32768), sum(`calls`)", "`rank`, `incarnation`", func(r driver.Rows) error {
-			var p ship.Process
-			var n ship.Held
-			var calls uint64
-			err := r.Scan(&p.Rank, &p.Incarnation, &n.Rows, &n.Distinct, &n.Complements, &calls)
-			t.Communications[p], t.Calls[p] = n, calls
+			p, n := ship.Place{Table: row.CommunicationsTable}, ship.Held{}
+			err := r.Scan(&p.Rank, &p.Of, &n.Rows, &n.Distinct, &n.Complements, &n.Calls)
+			t.Rows[p] = n
 			return err
 		}},
 		{row.LedgerTable, "`rank`, `incarnation`, `segment`, `name`, `batch`, `table`, `state`, `reason`, `kind`, `records`, `bytes`, `first_offset`, `last_offset`", "", func(r driver.Rows) error {

@@ -52,7 +52,7 @@ func ReadOpen(state, store string) (map[tail.Key]Open, error) {
 
 // shard is that of the store that rows go to, "" where it has none.
 func (f *Follower) shard() string {
-	if s, ok := f.sink.(ship.Sharded); ok {
+	if s, ok := f.sink.(ship.Remote); ok {
 		return s.Shard()
 	}
 

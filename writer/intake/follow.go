@@ -59,7 +59,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	}
 
 	f := &Follower{
-		root: root, memory: memory, sink: sink, store: storeName(sink), o: o, e: newEngine(root, shipper, o),
+		root: root, memory: memory, sink: sink, store: sink.Name(), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
 		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]int64{},
 		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
@@ -71,7 +71,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 		}
 
 		maps.Copy(f.cursor, cursor)
-		if s, ok := sink.(ship.Sharded); ok && shard != "" {
+		if s, ok := sink.(ship.Remote); ok && shard != "" {
 			s.KeepShard(shard)
 		}
 	}

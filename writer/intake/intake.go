@@ -19,7 +19,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -116,10 +115,9 @@ type engine struct {
 	losses  map[string]LossSum // by reason
 	altered map[string]uint64  // by reason: records stored otherwise than they came
 	read    int64
-	// whole is how many rows are a batch by themselves, batch how many a turn reads; 0
-	// takes turns by Quantum alone.
-	whole, batch int
-	held         int // rows in the members' light, all together
+	// whole is how many rows are a batch by themselves, and so what a turn reads; 0 takes
+	// turns by Quantum alone.
+	whole int
 	// part are the rank directories that a pass takes, by path; nil takes all.
 	part  map[string]bool
 	marks bool // positions are kept: a follower's
@@ -217,7 +215,6 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 
 	m.roller.Take(m.spare)
 	n, more, err = e.feed(m)
-	e.batch = e.whole
 	e.read += n
 	if err != nil {
 		// One file that can't be read must not stop the others; it is tried again.
@@ -236,7 +233,7 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 // feed reads a member's turn: a quantum, and on until the rows are a batch.
 func (e *engine) feed(m *member) (n int64, more bool, err error) {
 	n, more, err = m.stream.Read(e.o.Quantum, m)
-	for err == nil && more && m.roller.Finished() < e.batch && !m.roller.Crowded() {
+	for err == nil && more && m.roller.Finished() < e.whole && !m.roller.Crowded() {
 		var some int64
 		some, more, err = m.stream.Read(e.o.Quantum, m)
 		n += some
@@ -287,7 +284,6 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 
 	rows.Ledger = append(rows.Ledger, m.entries...)
 	m.entries = m.entries[:0]
-	e.hold(m, rows)
 	mark := e.marks && m.unmarked && (force || m.markDue())
 	if rows.Len() == 0 && !mark {
 		if turned {
@@ -322,13 +318,4 @@ func (e *engine) close() error {
 	}
 
 	return errors.Join(errs...)
-}
-
-// storeName names a sink in cursors and logs.
-func storeName(s ship.Sink) string {
-	if n, ok := s.(interface{ Name() string }); ok {
-		return n.Name()
-	}
-
-	return strings.TrimPrefix(fmt.Sprintf("%T", s), "*")
 }

@@ -32,8 +32,6 @@ type member struct {
 	mark any
 	// spare is what the roller's rows are taken into.
 	spare *row.Rows
-	// light are rows of other tables that wait for the end of the pass.
-	light row.Rows
 	// unmarked is true when lines were read since the last mark, made at marked.
 	unmarked bool
 	marked   time.Time

@@ -22,16 +22,20 @@ import (
 // oracle is a store in memory that counts how often it has each record, and fails
 // as it is told to.
 type oracle struct {
-	mu   sync.Mutex
-	rows map[ship.RecordKey]int
-	seqs map[[2]uint64]int // ring, sequence → how often
-	dead bool              // the process is being killed: nothing arrives any more
-	lose int               // so many inserts are carried out and not acknowledged
-	deny int               // so many are refused
+	ship.Sink // nil: Sums and Tally are not asked for
+	mu        sync.Mutex
+	rows      map[ship.RecordKey]int
+	seqs      map[[2]uint64]int // ring, sequence → how often
+	dead      bool              // the process is being killed: nothing arrives any more
+	lose      int               // so many inserts are carried out and not acknowledged
+	deny      int               // so many are refused
 }
 
 func (o *oracle) Create(context.Context) error { return nil }
 func (o *oracle) Close() error                 { return nil }
+func (o *oracle) Probe(context.Context) error  { return nil }
+func (o *oracle) Ping(context.Context) error   { return nil }
+func (o *oracle) Name() string                 { return "oracle" }
 
 func (o *oracle) Insert(_ context.Context, b *ship.Batch) error {
 	o.mu.Lock()

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/merge"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -31,7 +30,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	}
 
 	o = o.withDefaults()
-	r := Report{Store: storeName(sink), Tables: map[string]ship.TableStats{}, Losses: map[string]LossSum{}, Altered: map[string]uint64{}}
+	r := Report{Store: sink.Name(), Tables: map[string]ship.TableStats{}, Losses: map[string]LossSum{}, Altered: map[string]uint64{}}
 	shards, err := byShard(ctx, root, sink, o)
 	if err != nil {
 		return r, err
@@ -42,7 +41,7 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(shards)) {
-		sink.(ship.Sharded).KeepShard(name)
+		sink.(ship.Remote).KeepShard(name)
 		if err := pass(ctx, root, sink, shards[name], o, &r); err != nil {
 			return r, fmt.Errorf("shard %s: %w", name, err)
 		}
@@ -53,10 +52,8 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 
 // pass is Once into one shard, of the rank directories of part (nil: of all); r is added to.
 func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool, o Options, r *Report) error {
-	if p, ok := sink.(ship.Pinger); ok { // a store that is not there is an error at once instead of a retry
-		if err := p.Ping(ctx); err != nil {
-			return err
-		}
+	if err := sink.Ping(ctx); err != nil { // a store that is not there is an error at once instead of a retry
+		return err
 	}
 
 	if o.Ship.Memory <= 0 {
@@ -74,7 +71,6 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 	e := newEngine(root, shipper, o)
 	e.part = part
 	e.whole = ship.WholeRows(sink, o.Ship)
-	e.batch = e.whole / 4 // the store begins the sooner
 	if err = e.once(ctx, memory, r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
@@ -100,8 +96,7 @@ func compact(ctx context.Context, sink ship.Sink, most time.Duration) error {
 }
 
 // once ships what is there: it takes the lease of every rank it may, reads them to their ends, and
-// returns when the store has acknowledged all of it and holds the copies that are asked for. Rows of
-// small tables go last, in one batch over all ranks.
+// returns when the store has acknowledged all of it and holds the copies that are asked for.
 func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 	streams, err := e.tree.Scan()
 	if err != nil {
@@ -156,12 +151,6 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 			}
 		}
 
-		for _, m := range members {
-			if err := e.putLight(ctx, m); err != nil {
-				return err
-			}
-		}
-
 		if err := e.shipper.Flush(ctx); err != nil {
 			return err
 		}
@@ -169,42 +158,6 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 		return e.shipper.AwaitCopies(ctx)
 	})
 	return g.Wait()
-}
-
-// mostHeld bounds the rows that wait beside raw ones for the end of the pass: some
-// 8 MB.
-const mostHeld = 32 << 10
-
-// hold keeps the rows that come along with a batch of raw ones until the end of the
-// pass: with each batch they would be an insert, or a file, of a few rows a table. A
-// table's rows stay in their order.
-func (e *engine) hold(m *member, rows *row.Rows) {
-	n := len(rows.Steps) + len(rows.Communications) + len(rows.Ledger)
-	if e.whole == 0 || len(rows.Raws.Rows) == 0 || e.held+n > mostHeld {
-		e.held -= m.light.Len()
-		rows.Steps = append(m.light.Steps, rows.Steps...)
-		rows.Communications = append(m.light.Communications, rows.Communications...)
-		rows.Ledger = append(m.light.Ledger, rows.Ledger...)
-		m.light = row.Rows{}
-		return
-	}
-
-	m.light.Steps = append(m.light.Steps, rows.Steps...)
-	m.light.Communications = append(m.light.Communications, rows.Communications...)
-	m.light.Ledger = append(m.light.Ledger, rows.Ledger...)
-	rows.Steps, rows.Communications, rows.Ledger = rows.Steps[:0], rows.Communications[:0], rows.Ledger[:0]
-	e.held += n
-}
-
-// putLight puts what was held.
-func (e *engine) putLight(ctx context.Context, m *member) error {
-	rows := m.light
-	m.light = row.Rows{}
-	if e.held -= rows.Len(); rows.Len() == 0 {
-		return nil
-	}
-
-	return e.shipper.Put(ctx, m.out, &rows, nil)
 }
 
 // gather names the streams of a job that lies in several directories by one name.

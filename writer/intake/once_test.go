@@ -123,7 +123,7 @@ func TestGrowingTree(t *testing.T) {
 	}
 
 	for _, spec := range stores {
-		r, err := audit.Run(t.Context(), dir, "j1", spec, store(t, spec).(ship.Counter), nil)
+		r, err := audit.Run(t.Context(), dir, "j1", spec, store(t, spec), nil)
 		if err != nil || len(r.Differences) > 0 {
 			t.Errorf("audit of %s: %+v, %v", spec, r, err)
 		}

@@ -15,7 +15,7 @@ import (
 // where there is nothing to choose. A rank goes where the agent of its node puts it: so
 // the one finds what the other has stored where it looks first.
 func byShard(ctx context.Context, root string, sink ship.Sink, o Options) (map[string]map[string]bool, error) {
-	sharded, ok := sink.(ship.Sharded)
+	remote, ok := sink.(ship.Remote)
 	if !ok {
 		return nil, nil
 	}
@@ -29,7 +29,7 @@ func byShard(ctx context.Context, root string, sink ship.Sink, o Options) (map[s
 	e.gather(streams)
 	shards := map[string]map[string]bool{}
 	for _, s := range streams {
-		name, err := sharded.ShardOf(ctx, s.Dir.Job, nodeOf(s.Dir.Path, e.rollup(s.Dir).Node))
+		name, err := remote.ShardOf(ctx, s.Dir.Job, nodeOf(s.Dir.Path, e.rollup(s.Dir).Node))
 		if err != nil || name == "" {
 			return nil, errors.Join(err, e.close())
 		}

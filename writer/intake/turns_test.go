@@ -163,7 +163,7 @@ func TestTurnsChangeNothing(t *testing.T) {
 		}
 
 		for _, batch := range []int{0, 1000, 1 << 30} {
-			got := feedAll(t, root, &engine{o: Options{Quantum: 4 << 10}, batch: batch})
+			got := feedAll(t, root, &engine{o: Options{Quantum: 4 << 10}, whole: batch})
 			if !reflect.DeepEqual(want, got) { // a hundred times quicker than a Diff
 				diff := cmp.Diff(want, got)
 				t.Fatalf("%d ranks in turns of %d rows: (-want +got)\n%s", ranks, batch, diff[:min(len(diff), 2000)])

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -51,62 +50,4 @@ func (e *entry) row() row.Ledger {
 		Table: e.Table, State: e.State, Reason: e.Reason, Kind: e.Kind, Records: e.Records, Bytes: e.Bytes,
 		FirstOffset: e.FirstOffset, LastOffset: e.LastOffset, AtNs: e.AtNs,
 	}
-}
-
-// group holds entries that were appended together until all of them are there.
-type group struct {
-	rows []row.Ledger
-	of   int
-}
-
-// take takes the next entry. It returns the entries that are complete now, and how
-// many were left behind by a group that never was.
-func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
-	if e.Part != len(g.rows)+1 || len(g.rows) > 0 && e.Of != g.of {
-		bad = g.drop()
-	}
-
-	switch {
-	case e.Of <= 1:
-		return []row.Ledger{e.row()}, bad
-	case e.Part != len(g.rows)+1:
-		return nil, bad + 1
-	}
-
-	g.rows, g.of = append(g.rows, e.row()), e.Of
-	if len(g.rows) < g.of {
-		return nil, bad
-	}
-
-	whole, g.rows = g.rows, nil
-	return whole, bad
-}
-
-// drop gives up on a group and returns how many entries it had.
-func (g *group) drop() int {
-	n := len(g.rows)
-	g.rows = nil
-	return n
-}
-
-// Aged returns a test for segments whose loss is in the ledger of a profiling
-// directory: by job, rank and file name, with or without ".zst". Such a segment is
-// being deleted; nothing of it may be shipped any more.
-func Aged(dir string) (func(job string, rank int, name string) bool, error) {
-	type key struct {
-		job  string
-		rank uint32
-		name string
-	}
-	aged := make(map[key]bool)
-	_, err := Read(dir, func(r row.Ledger) error {
-		if r.State == "aged" && r.Name != "" {
-			aged[key{r.Job, r.Rank, strings.TrimSuffix(r.Name, ".zst")}] = true
-		}
-
-		return nil
-	})
-	return func(job string, rank int, name string) bool {
-		return aged[key{job, uint32(rank), strings.TrimSuffix(name, ".zst")}]
-	}, err
 }

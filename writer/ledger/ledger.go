@@ -12,9 +12,7 @@
 package ledger
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +30,6 @@ import (
 const (
 	folder = ".laggard"
 	name   = "ledger"
-	// maxLine bounds a line that is read; ours have some 300 bytes.
-	maxLine = 1 << 20
 )
 
 // file is the ledger file as the Ledger uses it; tests put failures into it.
@@ -360,67 +356,6 @@ func (l *Ledger) copyTo(w io.Writer, from, to int64) error {
 	}
 
 	return err
-}
-
-// Read calls take for each complete entry of the ledger of a profiling directory, in
-// order. Lines that are none are counted, and those of an Append of which not all
-// are there. That there is no ledger is no error.
-func Read(dir string, take func(row.Ledger) error) (bad int, err error) {
-	f, err := os.OpenFile(Path(dir), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-
-	if err != nil {
-		return 0, fmt.Errorf("open ledger: %w", err)
-	}
-
-	defer f.Close()
-	return each(f, take)
-}
-
-func each(from io.Reader, take func(row.Ledger) error) (bad int, err error) {
-	r := bufio.NewReaderSize(from, 64<<10)
-	var g group
-	for {
-		line, err := readLine(r)
-		if errors.Is(err, io.EOF) {
-			return bad + g.drop(), nil // what follows the last '\n' is torn
-		}
-
-		if err != nil {
-			return bad, fmt.Errorf("read ledger: %w", err)
-		}
-
-		var e entry
-		if json.Unmarshal(line, &e) != nil {
-			bad += 1 + g.drop()
-			continue
-		}
-
-		whole, n := g.take(&e)
-		bad += n
-		for i := range whole {
-			if err := take(whole[i]); err != nil {
-				return bad, err
-			}
-		}
-	}
-}
-
-// readLine returns the next complete line; of one that is too long, its beginning.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) <= maxLine {
-			line = append(line, part...)
-		}
-
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
 }
 
 // Close removes what a failed Append left behind, the last time it can be, and closes

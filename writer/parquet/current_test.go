@@ -75,7 +75,7 @@ func TestFilesCurrentEngine(t *testing.T) {
 	compareCells(t, engine, row.CommunicationsTable, from, communications, "rank % 7 = 3", func(r *row.Communication) bool { return r.Rank%7 == 3 })
 	from = read(&ship.Batch{Table: row.RecordsTable, Rows: row.Rows{Raws: row.Pack(records...)}})
 	compareCells(t, engine, row.RecordsTable, from, records, "rank % 7 = 3", func(r *row.Record) bool { return r.Rank%7 == 3 })
-	from = read(&ship.Batch{Table: row.VerdictsTable, Verdicts: verdicts})
+	from = read(&ship.Batch{Table: row.VerdictsTable, Rows: row.Rows{Verdicts: verdicts}})
 	compareCells(t, engine, row.VerdictsTable, from, verdicts, "step % 7 = 3", func(r *row.Verdict) bool { return r.Step%7 == 3 })
 	from = read(&ship.Batch{Table: row.LedgerTable, Rows: row.Rows{Ledger: entries}})
 	compareCells(t, engine, row.LedgerTable, from, entries, "rank % 7 = 3", func(r *row.Ledger) bool { return r.Rank%7 == 3 })

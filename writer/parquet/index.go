@@ -172,7 +172,7 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	return stored, nil
 }
 
-// Sums implements ship.Windows.
+// Sums implements ship.Sink.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
 	places := ship.Places(b.Communications, ship.KeyOfCommunication)

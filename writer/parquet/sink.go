@@ -69,6 +69,9 @@ func (s *Sink) Name() string {
 	return "parquet:" + abs
 }
 
+// Ping implements ship.Sink: there is nothing to reach, Create and Probe try the directory.
+func (s *Sink) Ping(context.Context) error { return nil }
+
 // Create implements ship.Sink: it makes the directory and removes what writers
 // that are gone left behind.
 func (s *Sink) Create(ctx context.Context) error {
@@ -94,7 +97,7 @@ func (s *Sink) Create(ctx context.Context) error {
 	return nil
 }
 
-// Probe implements ship.Prober.
+// Probe implements ship.Sink.
 func (s *Sink) Probe(context.Context) error {
 	f, err := os.CreateTemp(s.dir, keep.Half+"probe-")
 	if err != nil {

@@ -10,29 +10,29 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Tally implements ship.Counter.
+// Tally implements ship.Sink.
 func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	t := ship.NewTally()
-	offsets := map[ship.SegmentKind][]uint64{}
+	offsets := map[ship.Place][]uint64{}
 	err := count(ctx, s.dir, row.RecordsTable, job, func(r *recordPlace) {
 		if r.Job == job {
-			k := ship.SegmentKind{Rank: r.Rank, Segment: r.Segment, Kind: r.Kind}
-			offsets[k] = append(offsets[k], r.Offset)
+			p := ship.Place{Table: row.RecordsTable, Rank: r.Rank, Of: r.Segment, Kind: r.Kind}
+			offsets[p] = append(offsets[p], r.Offset)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	for k, all := range offsets {
+	for p, all := range offsets {
 		slices.Sort(all)
-		t.Records[k] = ship.Held{Rows: uint64(len(all)), Distinct: uint64(len(slices.Compact(all)))}
+		t.Rows[p] = ship.Held{Rows: uint64(len(all)), Distinct: uint64(len(slices.Compact(all)))}
 	}
 
 	steps := map[ship.StepKey]bool{}
 	err = count(ctx, s.dir, row.StepsTable, job, func(k *ship.StepKey) {
 		if k.Job == job {
-			hold(t.Steps, ship.Process{Rank: k.Rank, Incarnation: k.Incarnation}, !steps[*k])
+			hold(t, ship.Place{Table: row.StepsTable, Rank: k.Rank, Of: k.Incarnation}, ship.Held{Distinct: one(!steps[*k])})
 			steps[*k] = true
 		}
 	})
@@ -44,15 +44,9 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *storedWindow) {
 		if r.Job == job {
 			k := r.CommunicationKey
-			p := ship.Process{Rank: r.Rank, Incarnation: r.Incarnation}
-			t.Calls[p] += uint64(r.Calls)
-			hold(t.Communications, p, !windows[k])
-			if row.IsComplement(r.Repeat) && !windows[k] {
-				h := t.Communications[p]
-				h.Complements++
-				t.Communications[p] = h
-			}
-
+			hold(t, ship.Place{Table: row.CommunicationsTable, Rank: r.Rank, Of: r.Incarnation}, ship.Held{
+				Distinct: one(!windows[k]), Complements: one(!windows[k] && row.IsComplement(r.Repeat)), Calls: uint64(r.Calls),
+			})
 			windows[k] = true
 		}
 	})
@@ -68,14 +62,21 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 	return t, err
 }
 
-func hold(m map[ship.Process]ship.Held, p ship.Process, distinct bool) {
-	h := m[p]
-	h.Rows++
-	if distinct {
-		h.Distinct++
+// hold counts one more row of a place.
+func hold(t *ship.Tally, p ship.Place, more ship.Held) {
+	h := t.Rows[p]
+	t.Rows[p] = ship.Held{
+		Rows: h.Rows + 1, Distinct: h.Distinct + more.Distinct, Complements: h.Complements + more.Complements, Calls: h.Calls + more.Calls,
+	}
+}
+
+// one is 1 where it is so.
+func one(so bool) uint64 {
+	if so {
+		return 1
 	}
 
-	m[p] = h
+	return 0
 }
 
 // recordPlace is what a tally reads of a raw row.

@@ -34,12 +34,12 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 const (
@@ -191,7 +191,7 @@ func New(o Options) *Stream {
 
 // Segment begins a segment: the lines that follow are its.
 func (s *Stream) Segment(id record.ID, name string) {
-	name = plainName(name)
+	name = segment.Plain(name)
 	src := &source{ID: id, Name: name}
 	if s.replay && compareNames(name, s.until.Segment) > 0 {
 		s.goLive()
@@ -221,8 +221,6 @@ func (s *Stream) source() *source {
 
 	return s.segments[s.current]
 }
-
-func plainName(name string) string { return strings.TrimSuffix(name, ".zst") }
 
 // Line takes one complete line, with or without its '\n', and the offset of its
 // first byte in the segment. It keeps nothing of line.

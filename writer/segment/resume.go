@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -62,7 +61,7 @@ func (w *Writer) resume() error {
 		}
 
 		if first { // Name and Bytes tell where the last line is, also when nothing is resumed
-			w.name, w.size, first = strings.TrimSuffix(s.Name, compressed), found.end, false
+			w.name, w.size, first = Plain(s.Name), found.end, false
 		}
 
 		if s.Number == w.last && !s.Compressed && s.Links == 1 && !w.ended && found.end < w.o.Limit {

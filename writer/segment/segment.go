@@ -62,10 +62,14 @@ type Info struct {
 	Inode      uint64
 }
 
+// Plain returns the base name that a segment has or had before it was compressed. Accounts and
+// cursors know it by this one, so that they still mean the same segment afterwards.
+func Plain(name string) string { return strings.TrimSuffix(name, compressed) }
+
 // Number returns the number in the base name of a segment, or false for a name
 // that is none: ^\d+(\.zst)?$ of at most 18 digits.
 func Number(name string) (int64, bool) {
-	digits := strings.TrimSuffix(name, compressed)
+	digits := Plain(name)
 	if digits == "" || len(digits) > maxDigits {
 		return 0, false
 	}
@@ -149,8 +153,7 @@ func Identity(job string, rank int, name string, firstLine []byte) record.ID {
 		}
 	}
 
-	name = strings.TrimSuffix(filepath.Base(name), compressed)
-	return record.HashID(job, strconv.Itoa(rank), name, string(firstLine))
+	return record.HashID(job, strconv.Itoa(rank), Plain(filepath.Base(name)), string(firstLine))
 }
 
 // statAt describes a regular file in an open directory without following links.

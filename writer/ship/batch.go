@@ -29,13 +29,9 @@ type Batch struct {
 	Unplaced, Sent bool
 
 	row.Rows
-	Verdicts []row.Verdict
 
 	runs []run // of whose streams the rows are, in their order
 }
-
-// Len returns the number of rows.
-func (b *Batch) Len() int { return b.Rows.Len() + len(b.Verdicts) }
 
 // seal sets ID and Query.
 func (b *Batch) seal() {

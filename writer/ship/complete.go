@@ -11,14 +11,13 @@ import (
 // complete makes complements of the windows of c that are stored, but not whole: their
 // rows are then no longer stored.
 func (s *Shipper) complete(ctx context.Context, c *Batch, stored []bool) error {
-	sink, ok := s.sink.(Windows)
-	if !ok || c.Table != row.CommunicationsTable || !slices.Contains(stored, true) {
+	if c.Table != row.CommunicationsTable || !slices.Contains(stored, true) {
 		return nil
 	}
 
 	var sums []Sum
-	err := s.retry.until(ctx, s, "sum up "+c.Table, func() (err error) {
-		sums, err = sink.Sums(ctx, c)
+	err := s.until(ctx, "sum up "+c.Table, func() (err error) {
+		sums, err = s.sink.Sums(ctx, c)
 		if err == nil && len(sums) != c.Len() {
 			return fmt.Errorf("BUG: the store summed up %d of %d windows", len(sums), c.Len())
 		}
@@ -29,7 +28,7 @@ func (s *Shipper) complete(ctx context.Context, c *Batch, stored []bool) error {
 		return err
 	}
 
-	s.retry.recovered(s)
+	s.recovered()
 	changed := false
 	for i := range stored {
 		if !stored[i] {

@@ -10,16 +10,17 @@ import (
 // copyEvery is how often is asked whether rows are copied.
 const copyEvery = time.Second
 
+// awaitEvery is how often AwaitCopies looks whether the answer has come.
+const awaitEvery = 20 * time.Millisecond
+
 // copies are the rounds whose rows are stored, and not yet in a second place: a replica
 // that dies takes its only copy along. So the cursor, and with it ageing, waits for it.
 // After Options.Copies it goes on with one copy, counted and said, and what is there then is
-// looked at again until it is copied. It is owned by Run's goroutine but for waits, which
-// the shipper's mu guards.
+// looked at again until it is copied. It is owned by Run's goroutine.
 type copies struct {
 	rounds []storedRound
 	single any // mark of the last round that went on with one copy; nil none
 	asked  time.Time
-	waits  []chan struct{} // closed when no round waits
 }
 
 // storedRound is a round that is stored.
@@ -39,7 +40,7 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 		round.acks = append(round.acks, part{stream: p.stream, mark: p.mark})
 	}
 
-	if sink, ok := s.sink.(Copies); ok && len(parts) > 0 {
+	if sink, ok := s.sink.(Remote); ok && len(parts) > 0 {
 		mark, err := sink.Mark(ctx)
 		if err != nil {
 			s.o.Logger.Debug("ask for copies", "err", err) // the next mark is of these rows, too
@@ -56,10 +57,13 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 	round.ack()
 }
 
+// countUncopied tells how many rounds wait. AwaitCopies goes by it, so it is called with every
+// change of the rounds, before whoever flushes gets an answer.
 func (s *Shipper) countUncopied() {
-	s.stats.change(func(st *Stats) { st.Uncopied = uint64(len(s.copies.rounds)) })
+	s.count(func(st *Stats) { st.Uncopied = uint64(len(s.copies.rounds)) })
 }
 
+// ack acknowledges each Put of the round.
 func (r *storedRound) ack() {
 	for _, a := range r.acks {
 		a.stream.ack(a.mark)
@@ -71,9 +75,6 @@ func (r *storedRound) ack() {
 func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 	c := &s.copies
 	if len(c.rounds) == 0 && c.single == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		c.releaseLocked()
 		return math.MaxInt64
 	}
 
@@ -81,7 +82,7 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		return rest
 	}
 
-	sink := s.sink.(Copies)
+	sink := s.sink.(Remote)
 	copied := func(mark any) bool {
 		if mark == nil {
 			return false
@@ -114,7 +115,7 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 				c.single = r.mark
 			}
 
-			s.stats.change(func(st *Stats) { st.Singles++ })
+			s.count(func(st *Stats) { st.Singles++ })
 		}
 
 		r.ack()
@@ -128,18 +129,12 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		c.single = nil
 	}
 
-	if len(c.rounds) == 0 {
-		s.mu.Lock()
-		c.releaseLocked()
-		s.mu.Unlock()
-	}
-
 	return copyEvery
 }
 
 // markAgain gives the first round the mark that could not be had then, or that of a later
 // round, which is of its rows, too.
-func (s *Shipper) markAgain(ctx context.Context, sink Copies) {
+func (s *Shipper) markAgain(ctx context.Context, sink Remote) {
 	r := &s.copies.rounds[0]
 	mark, err := sink.Mark(ctx)
 	if err != nil {
@@ -158,24 +153,11 @@ func (s *Shipper) markAgain(ctx context.Context, sink Copies) {
 
 // AwaitCopies waits until no round waits for a second copy.
 func (s *Shipper) AwaitCopies(ctx context.Context) error {
-	done := make(chan struct{})
-	s.mu.Lock()
-	s.copies.waits = append(s.copies.waits, done)
-	s.mu.Unlock()
-	s.wake()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for a second copy: %w", ctx.Err())
-	}
-}
-
-// releaseLocked ends the waits. The shipper's mu is held.
-func (c *copies) releaseLocked() {
-	for _, w := range c.waits {
-		close(w)
+	for s.Stats().Uncopied > 0 {
+		if err := pause(ctx, awaitEvery); err != nil {
+			return fmt.Errorf("wait for a second copy: %w", err)
+		}
 	}
 
-	c.waits = nil
+	return nil
 }

@@ -26,7 +26,8 @@ func orderOfCommunication(r *row.Communication) order { return order{r.Job, part
 func orderOfRaw(r *row.Raws, i int) order {
 	return order{r.Words[r.Rows[i].Job], partition(r.Rows[i].StartNs)}
 }
-func orderOfLedger(r *row.Ledger) order { return order{r.Job, partition(r.AtNs)} }
+func orderOfVerdict(r *row.Verdict) order { return order{r.Job, partition(r.AtNs)} }
+func orderOfLedger(r *row.Ledger) order   { return order{r.Job, partition(r.AtNs)} }
 
 // look is what is known of one stream in one table.
 type look struct {
@@ -90,12 +91,13 @@ func (u *buffers) release() {
 // rows of a stream keep their order within a partition. The batches lie in u, or
 // where one part that is a batch by itself lies.
 func (u *buffers) cut(parts []part, limit int) []*Batch {
-	all := cutTable(u, parts, limit, row.RanksTable, func(r *row.Rows) *[]row.Rank { return &r.Ranks }, each(orderOfRank))
-	all = append(all, cutTable(u, parts, limit, row.StepsTable, func(r *row.Rows) *[]row.Step { return &r.Steps }, each(orderOfStep))...)
+	all := cutTable(u, parts, limit, row.RanksTable, func(r *row.Rows) *[]row.Rank { return &r.Ranks }, alikeBy(orderOfRank))
+	all = append(all, cutTable(u, parts, limit, row.StepsTable, func(r *row.Rows) *[]row.Step { return &r.Steps }, alikeBy(orderOfStep))...)
 	all = append(all, cutTable(u, parts, limit, row.CommunicationsTable,
-		func(r *row.Rows) *[]row.Communication { return &r.Communications }, each(orderOfCommunication))...)
+		func(r *row.Rows) *[]row.Communication { return &r.Communications }, alikeBy(orderOfCommunication))...)
 	all = append(all, u.cutRaws(parts, limit)...)
-	return append(all, cutTable(u, parts, limit, row.LedgerTable, func(r *row.Rows) *[]row.Ledger { return &r.Ledger }, each(orderOfLedger))...)
+	all = append(all, cutTable(u, parts, limit, row.VerdictsTable, func(r *row.Rows) *[]row.Verdict { return &r.Verdicts }, alikeBy(orderOfVerdict))...)
+	return append(all, cutTable(u, parts, limit, row.LedgerTable, func(r *row.Rows) *[]row.Ledger { return &r.Ledger }, alikeBy(orderOfLedger))...)
 }
 
 // cutRaws is cutTable for raw rows. Those of several parts get one list of words.
@@ -156,86 +158,101 @@ func alike(rows []row.Raw) int {
 	return len(rows)
 }
 
-// each is the stretch of one row, for tables of few rows.
-func each[T any](of func(*T) order) func([]T) (order, int) {
-	return func(rows []T) (order, int) { return of(&rows[0]), 1 }
+// alikeBy is alike for other rows.
+func alikeBy[T any](of func(*T) order) func([]T) (order, int) {
+	return func(rows []T) (order, int) {
+		first, n := of(&rows[0]), 1
+		for n < len(rows) && of(&rows[n]) == first {
+			n++
+		}
+
+		return first, n
+	}
 }
 
-// cutTable sorts the rows of one table into groups (job and partition): counted
-// first, so that each group gets its place in u and each row is copied once. rows is where
-// those of the table lie, of tells how many of rows, from the first on, are of one order.
-func cutTable[T any](u *buffers, parts []part, limit int, table string, rows func(*row.Rows) *[]T, of func([]T) (order, int)) []*Batch {
-	total, whole := 0, 0
-	for i, p := range parts {
-		if n := len(*rows(p.rows)); n > 0 {
-			total, whole = total+n, i
-		}
-	}
+// stretch is rows of one stream that follow each other and go into one partition.
+type stretch[T any] struct {
+	at   order
+	rows []T
+	run
+}
 
-	if total == 0 {
-		return nil
-	}
-
-	groups := map[order]*group[T]{}
-	var last *group[T]
-	next := func(rows []T) (*group[T], int) {
-		o, n := of(rows)
-		if last == nil || last.at.day != o.day || last.at.job != o.job {
-			if last = groups[o]; last == nil {
-				last = &group[T]{at: o}
-				groups[o] = last
-			}
-		}
-
-		return last, n
-	}
+// cutTable sorts the rows of one table by job and partition, stretch by stretch, and cuts each
+// partition at limit rows. rows is where those of the table lie, alike tells how many of rows,
+// from the first on, are of one order.
+func cutTable[T any](u *buffers, parts []part, limit int, table string, rows func(*row.Rows) *[]T, alike func([]T) (order, int)) []*Batch {
+	var all []stretch[T]
+	total := 0
 	for _, p := range parts {
-		for all := *rows(p.rows); len(all) > 0; {
-			g, n := next(all)
-			g.count += n
-			all = all[n:]
+		for rest := *rows(p.rows); len(rest) > 0; {
+			at, n := alike(rest)
+			back := p.stream.look(table).pass(at)
+			all = append(all, stretch[T]{at, rest[:n:n], run{p.stream, n, back}})
+			rest, total = rest[n:], total+n
 		}
 	}
 
-	sorted := make([]*group[T], 0, len(groups))
-	for _, g := range groups {
-		sorted = append(sorted, g)
-	}
-
-	slices.SortFunc(sorted, func(a, b *group[T]) int { return a.at.compare(b.at) })
-	if all := *rows(parts[whole].rows); len(all) == total && len(sorted) == 1 {
-		return sorted[0].whole(all, table, parts[whole].stream).batches(table, limit, rows)
-	}
-
-	buf := rows(&u.Rows)
-	space := slices.Grow((*buf)[:0], total)[:total]
-	*buf = space
-	for _, g := range sorted {
-		g.rows, space = space[:0:g.count], space[g.count:]
-	}
-
-	for _, p := range parts {
-		all := *rows(p.rows)
-		if len(all) == 0 {
-			continue
+	slices.SortStableFunc(all, func(a, b stretch[T]) int { return a.at.compare(b.at) })
+	var sorted []T
+	if len(all) == 1 { // inserted where they lie
+		sorted = all[0].rows
+	} else {
+		space := rows(&u.Rows)
+		sorted = slices.Grow((*space)[:0], total)
+		for _, s := range all {
+			sorted = append(sorted, s.rows...)
 		}
 
-		l := p.stream.look(table)
-		for len(all) > 0 {
-			g, n := next(all)
-			g.add(all[:n], p.stream, l.pass(g.at))
-			all = all[n:]
-		}
+		*space = sorted
 	}
 
 	var batches []*Batch
-	for _, g := range sorted {
-		batches = append(batches, g.batches(table, limit, rows)...)
+	for len(all) > 0 {
+		at, n := all[0].at, 0
+		var runs []run
+		for ; len(all) > 0 && all[0].at == at; all = all[1:] {
+			runs = append(runs, all[0].run)
+			n += all[0].n
+		}
+
+		for len(runs) > 0 {
+			b := &Batch{Table: table, Job: at.job, Day: at.day}
+			take := n
+			if leaves(n, limit) {
+				take = limit
+			}
+
+			b.runs, runs = cutRuns(runs, take)
+			*rows(&b.Rows) = sorted[:take:take]
+			sorted, n = sorted[take:], n-take
+			b.seal()
+			batches = append(batches, b)
+		}
 	}
 
 	return batches
 }
 
+// cutRuns cuts runs behind their first n rows.
+func cutRuns(runs []run, n int) (first, rest []run) {
+	for i, r := range runs {
+		if r.n > n {
+			first = append(first, run{r.stream, n, r.back})
+			runs[i].n -= n
+			return first, runs[i:]
+		}
+
+		if first = append(first, r); r.n == n {
+			return first, runs[i+1:]
+		}
+
+		n -= r.n
+	}
+
+	return first, nil
+}
+
+// look is what is known of the stream in a table.
 func (st *Stream) look(table string) *look {
 	l := st.looks[table]
 	if l == nil {
@@ -244,61 +261,6 @@ func (st *Stream) look(table string) *look {
 	}
 
 	return l
-}
-
-// group is the rows of one partition.
-type group[T any] struct {
-	at    order
-	count int
-	rows  []T
-	runs  []run
-}
-
-func (g *group[T]) add(rows []T, st *Stream, back bool) {
-	g.rows = append(g.rows, rows...)
-	if n := len(g.runs); n == 0 || g.runs[n-1].stream != st {
-		g.runs = append(g.runs, run{stream: st})
-	}
-
-	last := &g.runs[len(g.runs)-1]
-	last.n += len(rows)
-	last.back = last.back || back
-}
-
-// whole makes the group all rows of one part, where they lie.
-func (g *group[T]) whole(rows []T, table string, st *Stream) *group[T] {
-	g.rows, g.runs = rows, []run{{stream: st, n: len(rows), back: st.look(table).pass(g.at)}}
-	return g
-}
-
-// batches cuts the group at limit rows.
-func (g *group[T]) batches(table string, limit int, of func(*row.Rows) *[]T) []*Batch {
-	var all []*Batch
-	rows, runs := g.rows, g.runs
-	for len(rows) > 0 {
-		n := min(limit, len(rows))
-		if !leaves(len(rows), limit) {
-			n = len(rows)
-		}
-
-		b := &Batch{Table: table, Job: g.at.job, Day: g.at.day}
-		*of(&b.Rows) = rows[:n:n]
-		rows = rows[n:]
-		for left := n; left > 0; {
-			take := runs[0]
-			take.n = min(take.n, left)
-			b.runs = append(b.runs, take)
-			left -= take.n
-			if runs[0].n -= take.n; runs[0].n == 0 {
-				runs = runs[1:]
-			}
-		}
-
-		b.seal()
-		all = append(all, b)
-	}
-
-	return all
 }
 
 // Cut returns rows as the batches that a shipper would insert, in its order.

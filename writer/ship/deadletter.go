@@ -29,6 +29,7 @@ type deadLetters struct {
 	refusedInARow int
 }
 
+// letterID names a row by its table and its hash (Batch.sum), or a line by its place.
 type letterID struct {
 	table string
 	sum   uint64
@@ -79,6 +80,7 @@ func openDeadLetters(path string) (*deadLetters, error) {
 	return d, nil
 }
 
+// has reports whether a row is a dead letter already: it counts as stored then.
 func (d *deadLetters) has(table string, sum uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,6 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memory is a sink in memory that fails when it is told to.
 type memory struct {
+	Sink     // nil: Sums and Tally are not asked for
 	mu       sync.Mutex
 	rows     map[RecordKey]int // how often each record was stored
 	order    []RecordKey
@@ -33,6 +34,10 @@ type memory struct {
 }
 
 func (m *memory) Create(context.Context) error { m.created++; return nil }
+
+func (m *memory) Name() string { return "memory" }
+
+func (m *memory) Probe(context.Context) error { return nil }
 
 func (m *memory) Close() error { return nil }
 

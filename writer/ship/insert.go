@@ -40,7 +40,7 @@ func (s *Shipper) sift(ctx context.Context, c *Batch) (*Batch, error) {
 		return nil, err
 	}
 
-	s.stats.table(c.Table, func(t *TableStats) { t.Found += uint64(count(stored)) })
+	s.countTable(c.Table, func(t *TableStats) { t.Found += uint64(marked(stored)) })
 	for _, r := range c.runs {
 		c.Unplaced = c.Unplaced || !r.stream.look(c.Table).done || r.back
 	}
@@ -72,7 +72,7 @@ func (s *Shipper) lookUp(ctx context.Context, c *Batch, stored []bool) error {
 		return err
 	}
 
-	s.retry.recovered(s)
+	s.recovered()
 	k := 0
 	at = 0
 	for _, r := range c.runs {
@@ -96,7 +96,7 @@ func (s *Shipper) lookUp(ctx context.Context, c *Batch, stored []bool) error {
 // stored asks the sink, for as long as it takes, and adds the dead rows.
 func (s *Shipper) stored(ctx context.Context, b *Batch) ([]bool, error) {
 	var stored []bool
-	err := s.retry.until(ctx, s, "look up "+b.Table, func() error {
+	err := s.until(ctx, "look up "+b.Table, func() error {
 		var err error
 		stored, err = s.sink.Stored(ctx, b)
 		if err == nil && len(stored) != b.Len() {
@@ -127,7 +127,7 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 			}
 
 			if b.Len() == 0 {
-				s.retry.recovered(s)
+				s.recovered()
 				return nil
 			}
 		}
@@ -145,7 +145,7 @@ func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
 // part of it may be there already.
 func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, doubt bool, err error) {
 	if failed == nil {
-		s.retry.recovered(s)
+		s.recovered()
 		s.done(b)
 		return true, false, nil
 	}
@@ -159,7 +159,7 @@ func (s *Shipper) outcome(ctx context.Context, b *Batch, failed error) (over, do
 		return true, false, s.bisect(ctx, b, e.Doubt, e)
 	}
 
-	if err := s.retry.wait(ctx, s, "insert into "+b.Table, e); err != nil {
+	if err := s.wait(ctx, "insert into "+b.Table, e); err != nil {
 		return false, false, err
 	}
 
@@ -182,7 +182,7 @@ func (s *Shipper) resolve(ctx context.Context, b *Batch) (*Batch, error) {
 		return nil, err
 	}
 
-	s.stats.change(func(st *Stats) { st.Doubts++ })
+	s.count(func(st *Stats) { st.Doubts++ })
 	if slices.Contains(stored, true) {
 		absent := make([]bool, len(stored))
 		for i := range stored {
@@ -212,7 +212,7 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 
 	if b.Len() == 1 || s.dead.refusedInARow >= maxSingles {
 		s.dead.refusedInARow++
-		s.stats.table(b.Table, func(t *TableStats) { t.Poisoned += uint64(b.Len()) })
+		s.countTable(b.Table, func(t *TableStats) { t.Poisoned += uint64(b.Len()) })
 		s.o.Logger.Error("row refused by the store, kept as a dead letter",
 			"table", b.Table, "rows", b.Len(), "reason", cause.Err, "file", s.o.DeadLetters)
 		return s.dead.keep(b, cause)
@@ -231,8 +231,8 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 // done keeps the account of a stored batch.
 func (s *Shipper) done(b *Batch) {
 	s.dead.refusedInARow = 0
-	s.stats.table(b.Table, func(t *TableStats) { t.Inserted += uint64(b.Len()) })
-	s.stats.change(func(st *Stats) {
+	s.countTable(b.Table, func(t *TableStats) { t.Inserted += uint64(b.Len()) })
+	s.count(func(st *Stats) {
 		st.Batches++
 		st.LastAck = now()
 	})
@@ -241,7 +241,8 @@ func (s *Shipper) done(b *Batch) {
 	}
 }
 
-func count(marks []bool) int {
+// marked is how many marks are set.
+func marked(marks []bool) int {
 	n := 0
 	for _, m := range marks {
 		if m {

@@ -6,8 +6,9 @@ import (
 )
 
 // meet waits before the store is spoken to for the first time: a fleet that starts together
-// asks it some ten questions an agent. Who is alone, or gives up some time, does not wait, and
-// neither does who has much to store.
+// asks it some ten questions an agent. A longer flush than the default tells that there is a
+// fleet. A pass, which gives up some time, does not wait, and neither does a shipper that has
+// a full batch.
 func (s *Shipper) meet(ctx context.Context, timer *time.Timer) error {
 	if s.o.Flush <= defaultFlush || s.o.GiveUp > 0 {
 		return nil

@@ -73,19 +73,19 @@ func TestLedgerPhase(t *testing.T) {
 // TestBusyBackoff: a store with too much to do is left alone for seconds from the first
 // failure on, never for less than half of what the back-off allows.
 func TestBusyBackoff(t *testing.T) {
-	r := newRetry(Options{Jitter: func() float64 { return 0 }})
+	var r failing
 	r.failures, r.busy = 1, true
-	if d := r.backoff(); d != busyBackoff/2 {
+	if d := r.backoff(0); d != busyBackoff/2 {
 		t.Errorf("first wait %s, want %s", d, busyBackoff/2)
 	}
 
 	r.failures = 20
-	if d := r.backoff(); d != lastBackoff/2 {
+	if d := r.backoff(0); d != lastBackoff/2 {
 		t.Errorf("last wait %s, want %s", d, lastBackoff/2)
 	}
 
 	r.busy = false
-	if d := r.backoff(); d != time.Millisecond {
+	if d := r.backoff(0); d != time.Millisecond {
 		t.Errorf("wait of another failure %s, want %s", d, time.Millisecond)
 	}
 

@@ -52,32 +52,35 @@ func wordyRows(segment uint64, n, late int) *row.Rows {
 	return r
 }
 
+// manyRows are enough for a batch of their own.
+const manyRows = 32 << 10
+
 // TestRaws: raw rows reach the sink with their words, of one stream or merged, each batch
 // of one partition and under the id of the same rows with words numbered otherwise.
 func TestRaws(t *testing.T) {
 	m := &literate{memory: newMemory()}
 	ship(t, m, Options{Flush: time.Hour}, func(ctx context.Context, s *Shipper) {
 		st, other := NewStream("a"), NewStream("b")
-		put(t, ctx, s, st, wordyRows(1, wholePart, 0), 1)
+		put(t, ctx, s, st, wordyRows(1, manyRows, 0), 1)
 		flush(t, ctx, s)
 		if m.batches != 1 || st.Acked() != 1 {
 			t.Fatalf("%d batches, acked %v", m.batches, st.Acked())
 		}
 
 		put(t, ctx, s, st, wordyRows(2, 5000, 0), 2)
-		put(t, ctx, s, other, wordyRows(3, wholePart-5001, 7), 3) // the last seven are of the next day
+		put(t, ctx, s, other, wordyRows(3, manyRows-5001, 7), 3) // the last seven are of the next day
 		flush(t, ctx, s)
 		if m.batches != 3 || st.Acked() != 2 || other.Acked() != 3 {
 			t.Fatalf("%d batches, acked %v and %v", m.batches, st.Acked(), other.Acked())
 		}
 	})
-	if want := 2*wholePart - 1; len(m.rows) != want {
+	if want := 2*manyRows - 1; len(m.rows) != want {
 		t.Fatalf("%d rows stored, want %d", len(m.rows), want)
 	}
 
 	again := newMemory()
 	ship(t, again, Options{}, func(ctx context.Context, s *Shipper) {
-		rows := wordyRows(1, wholePart, 0)
+		rows := wordyRows(1, manyRows, 0)
 		rows.Raws = row.Pack(rows.Raws.AppendTo(nil)...)
 		put(t, ctx, s, NewStream("a"), rows, 1)
 		flush(t, ctx, s)
@@ -95,11 +98,11 @@ func TestWholePartAtOnce(t *testing.T) {
 		inserted <- b.Len()
 		return nil, false
 	}
-	ship(t, m, Options{Flush: time.Hour}, func(ctx context.Context, s *Shipper) {
+	ship(t, m, Options{Flush: time.Hour, BatchRows: manyRows}, func(ctx context.Context, s *Shipper) {
 		st := NewStream("a")
 		put(t, ctx, s, st, wordyRows(1, 10, 0), 1)
-		put(t, ctx, s, st, wordyRows(2, wholePart, 0), 2)
-		for _, want := range []int{10, wholePart} {
+		put(t, ctx, s, st, wordyRows(2, manyRows, 0), 2)
+		for _, want := range []int{10, manyRows} {
 			if n := <-inserted; n != want {
 				t.Errorf("a batch of %d rows, want %d", n, want)
 			}
@@ -134,13 +137,13 @@ func TestRawsOnce(t *testing.T) {
 	letters := filepath.Join(t.TempDir(), "letters.jsonl")
 	ship(t, m, Options{DeadLetters: letters, Jitter: func() float64 { return 0 }}, func(ctx context.Context, s *Shipper) {
 		st := NewStream("a")
-		put(t, ctx, s, st, wordyRows(1, wholePart, 0), 1)
+		put(t, ctx, s, st, wordyRows(1, manyRows, 0), 1)
 		flush(t, ctx, s)
 		if got := s.Stats().Tables[row.RecordsTable]; got.Found != 500 || got.Poisoned != 1 {
 			t.Fatalf("%+v", got)
 		}
 	})
-	m.once(t, 1, wholePart, bad)
+	m.once(t, 1, manyRows, bad)
 	if !lost {
 		t.Fatal("no acknowledgement was lost")
 	}

@@ -3,7 +3,6 @@ package ship
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -24,33 +23,17 @@ const (
 
 func now() time.Time { return time.Now() }
 
-// Pinger is a sink that can tell cheaply whether it can be reached; the breaker
-// asks it before it lets an insert through.
-type Pinger interface {
-	Ping(ctx context.Context) error
-}
-
-// retry is the state of the one goroutine that talks to the sink.
-type retry struct {
-	jitter   func() float64
+// failing is the series of failures of the sink that lasts; the zero value is none.
+type failing struct {
 	failures int
 	busy     bool // the last failure was that the store has too much to do
 	since    time.Time
 	said     time.Time
 }
 
-func newRetry(o Options) retry {
-	jitter := o.Jitter
-	if jitter == nil {
-		jitter = rand.Float64
-	}
-
-	return retry{jitter: jitter}
-}
-
 // until calls f until it succeeds or ctx ends. A success ends no series of failures by
 // itself: a store that answers questions may still take no rows.
-func (r *retry) until(ctx context.Context, s *Shipper, what string, f func() error) error {
+func (s *Shipper) until(ctx context.Context, what string, f func() error) error {
 	for {
 		err := f()
 		if err == nil {
@@ -61,7 +44,7 @@ func (r *retry) until(ctx context.Context, s *Shipper, what string, f func() err
 			return ctx.Err()
 		}
 
-		if err := r.wait(ctx, s, what, classify(err)); err != nil {
+		if err := s.wait(ctx, what, classify(err)); err != nil {
 			return err
 		}
 	}
@@ -69,23 +52,22 @@ func (r *retry) until(ctx context.Context, s *Shipper, what string, f func() err
 
 // wait counts a failure, says so at most every half minute, and waits. With the
 // breaker open it goes on waiting until the sink can be reached.
-func (r *retry) wait(ctx context.Context, s *Shipper, what string, e *Error) error {
-	r.note(s, what, e)
+func (s *Shipper) wait(ctx context.Context, what string, e *Error) error {
+	s.note(what, e)
 	for {
-		if s.o.GiveUp > 0 && (e.Class == Refused || now().Sub(r.since) >= s.o.GiveUp) {
+		if s.o.GiveUp > 0 && (e.Class == Refused || now().Sub(s.failing.since) >= s.o.GiveUp) {
 			return fmt.Errorf("%s: %w", what, e)
 		}
 
-		if err := pause(ctx, r.backoff()); err != nil {
+		if err := pause(ctx, s.failing.backoff(s.o.Jitter())); err != nil {
 			return err
 		}
 
-		p, ok := s.sink.(Pinger)
-		if !ok || r.failures < openAfter {
+		if s.failing.failures < openAfter {
 			return nil
 		}
 
-		err := p.Ping(ctx)
+		err := s.sink.Ping(ctx)
 		if err == nil {
 			return nil
 		}
@@ -95,19 +77,26 @@ func (r *retry) wait(ctx context.Context, s *Shipper, what string, e *Error) err
 		}
 
 		e = classify(err)
-		r.note(s, "reach the store", e)
+		s.note("reach the store", e)
 	}
 }
 
-func (r *retry) note(s *Shipper, what string, e *Error) {
-	t := now()
+func (s *Shipper) note(what string, e *Error) {
+	t, r := now(), &s.failing
 	if r.failures == 0 {
 		r.since, r.said = t, time.Time{}
 	}
 
 	r.failures++
 	r.busy = e.Busy
-	s.stats.fail(e, t)
+	s.count(func(st *Stats) {
+		st.Retries++
+		if st.Failing == "" {
+			st.FailingAt = t
+		}
+
+		st.Failing, st.LastError = e.Class.String(), e.Error()
+	})
 	if t.Sub(r.said) >= sayEvery {
 		r.said = t
 		if e.Class == Refused {
@@ -120,17 +109,19 @@ func (r *retry) note(s *Shipper, what string, e *Error) {
 }
 
 // recovered ends a series of failures.
-func (r *retry) recovered(s *Shipper) {
+func (s *Shipper) recovered() {
+	r := s.failing
 	if r.failures == 0 {
 		return
 	}
 
 	s.o.Logger.Info("the store answers again: recovered", "failures", r.failures, "after", now().Sub(r.since).Round(time.Millisecond))
-	r.failures = 0
-	s.stats.ok()
+	s.failing = failing{}
+	s.count(func(st *Stats) { st.Failing, st.LastError, st.FailingAt = "", "", time.Time{} })
 }
 
-func (r *retry) backoff() time.Duration {
+// backoff is how long is waited; jitter is in [0, 1).
+func (r failing) backoff(jitter float64) time.Duration {
 	first := firstBackoff
 	if r.busy {
 		first = busyBackoff
@@ -141,7 +132,7 @@ func (r *retry) backoff() time.Duration {
 		d = min(first<<max(n, 0), lastBackoff)
 	}
 
-	wait := time.Duration(r.jitter() * float64(d))
+	wait := time.Duration(jitter * float64(d))
 	if r.busy { // half of it at least: a fleet that comes back at once is what it suffers from
 		wait = d/2 + wait/2
 	}

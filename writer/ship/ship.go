@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -79,6 +81,10 @@ func (o Options) withDefaults() Options {
 		o.Copies = defaultCopies
 	}
 
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
+	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -93,14 +99,15 @@ type Shipper struct {
 	o      Options
 	memory *semaphore.Weighted
 	dead   *deadLetters
-	stats  *stats
 	pool   pool
+
+	countMu sync.Mutex
+	stats   Stats // guarded by countMu
 
 	mu      sync.Mutex
 	waiting []part    // guarded by mu: what the next round takes
 	rows    int       // guarded by mu: rows in waiting
 	bytes   int64     // guarded by mu: bytes in waiting
-	wholes  int       // guarded by mu: parts in waiting that are rounds of their own
 	since   time.Time // guarded by mu: when the oldest part of waiting came
 	flushes []chan error
 	next    time.Time // guarded by mu: when the next flush is due; see phaseLocked
@@ -110,7 +117,7 @@ type Shipper struct {
 	// Owned by Run's goroutine.
 	accounts   []row.Ledger
 	accountsAt time.Time
-	retry      retry
+	failing    failing
 	buffers    buffers
 	copies     copies
 }
@@ -133,10 +140,13 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 
 	s := &Shipper{
-		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: newStats(), kick: make(chan struct{}, 1),
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: Stats{Tables: map[string]TableStats{}}, kick: make(chan struct{}, 1),
 	}
-	s.retry = newRetry(o)
-	s.phase = time.Duration(s.retry.jitter() * float64(o.Flush))
+	for _, table := range clickhouse.Tables { // so that metrics have all from the start
+		s.stats.Tables[table] = TableStats{}
+	}
+
+	s.phase = time.Duration(o.Jitter() * float64(o.Flush))
 	return s, nil
 }
 
@@ -176,10 +186,6 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	s.waiting = append(s.waiting, p)
 	s.rows += rows.Len()
 	s.bytes += p.bytes
-	if p.whole() {
-		s.wholes++
-	}
-
 	full := s.fullLocked()
 	s.mu.Unlock()
 	if first || full {
@@ -189,10 +195,13 @@ func (s *Shipper) Put(ctx context.Context, st *Stream, rows *row.Rows, mark any)
 	return nil
 }
 
+// fullLocked reports whether the next round is not to wait for more: there is a batch, or
+// somebody waits for a Flush. s.mu is held.
 func (s *Shipper) fullLocked() bool {
-	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || s.wholes > 0 || len(s.flushes) > 0
+	return s.rows >= s.o.BatchRows || s.bytes >= s.o.BatchBytes || len(s.flushes) > 0
 }
 
+// wake makes Run look at once. A kick that waits already stands for this one, too.
 func (s *Shipper) wake() {
 	select {
 	case s.kick <- struct{}{}:
@@ -271,7 +280,7 @@ func (s *Shipper) Run(ctx context.Context) error {
 // rest lets the sink close its connections until the next round, where that is far. A fleet
 // would fill the server's table of connections with idle ones: two of each agent.
 func (s *Shipper) rest(wait time.Duration) {
-	if r, ok := s.sink.(Resting); ok && min(wait, s.o.Flush) >= restFrom {
+	if r, ok := s.sink.(Remote); ok && min(wait, s.o.Flush) >= restFrom {
 		r.Rest()
 	}
 }
@@ -280,17 +289,17 @@ func (s *Shipper) rest(wait time.Duration) {
 // whether rows may be inserted: a store that will take none is known before there are
 // any.
 func (s *Shipper) create(ctx context.Context) error {
-	err := s.retry.until(ctx, s, "create tables", func() error {
+	err := s.until(ctx, "create tables", func() error {
 		err := s.sink.Create(ctx)
-		if p, ok := s.sink.(Prober); ok && err == nil {
-			err = p.Probe(ctx)
+		if err == nil {
+			err = s.sink.Probe(ctx)
 		}
 
 		return err
 	})
-	s.stats.change(func(st *Stats) { st.Reached = err == nil })
+	s.count(func(st *Stats) { st.Reached = err == nil })
 	if err == nil {
-		s.retry.recovered(s)
+		s.recovered()
 	}
 
 	return err
@@ -318,26 +327,15 @@ func (s *Shipper) round(ctx context.Context) error {
 	return err
 }
 
-// wholePart is from how many raw rows on a part is a round of its own: its rows are
-// inserted where they lie, instead of being copied into a batch with others.
-const wholePart = 32 << 10
-
-// whole reports whether p is such a part: to wait for more would gain nothing.
-func (p *part) whole() bool { return len(p.rows.Raws.Rows) >= wholePart }
-
 // takeLocked takes what the next round stores: what waits, up to a full batch (after an
-// outage much more waits, and a batch is a copy), or what lies before the next large
-// part, or that part alone.
+// outage much more waits, and a batch is a copy). A part that is a batch by itself is
+// therefore alone in its round, and inserted where it lies.
 func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	n, rows, bytes := len(s.waiting), 0, int64(0)
 	for i, p := range s.waiting {
-		if rows >= s.o.BatchRows || bytes >= s.o.BatchBytes {
+		whole := p.rows.Len() >= s.o.BatchRows || p.bytes >= s.o.BatchBytes
+		if i > 0 && (whole || rows >= s.o.BatchRows || bytes >= s.o.BatchBytes) {
 			n = i
-			break
-		}
-
-		if p.whole() {
-			n = max(i, 1)
 			break
 		}
 
@@ -353,14 +351,13 @@ func (s *Shipper) takeLocked() (parts []part, flushes []chan error) {
 	for _, p := range parts {
 		s.rows -= p.rows.Len()
 		s.bytes -= p.bytes
-		if p.whole() {
-			s.wholes--
-		}
 	}
 
 	return parts, flushes
 }
 
+// store stores parts and what is due of the account. Lines that were refused while these rows
+// were made are durable before the store has the rows: an acknowledged mark stands for both.
 func (s *Shipper) store(ctx context.Context, parts []part, flush bool) error {
 	if err := s.dead.sync(); err != nil {
 		return err
@@ -384,7 +381,6 @@ func (s *Shipper) stop() {
 	}
 
 	s.flushes = nil
-	s.copies.releaseLocked()
 	if err := s.dead.close(); err != nil {
 		s.o.Logger.Error("close dead letters", "err", err)
 	}

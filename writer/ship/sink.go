@@ -32,9 +32,17 @@ import (
 
 // Sink is a store. A sink is used by one goroutine at a time.
 type Sink interface {
+	// Name is the store without secrets: for logs, and for the cursor's name.
+	Name() string
+	// Ping tells cheaply whether the store can be reached; the breaker asks it before it
+	// lets an insert through.
+	Ping(ctx context.Context) error
 	// Create makes what is missing (tables, columns, folders). It is called
 	// before the first insert, and again after a schema error.
 	Create(ctx context.Context) error
+	// Probe tells whether the store takes rows, without storing any. It is called after
+	// Create.
+	Probe(ctx context.Context) error
 	// Insert stores a batch: all of it or nothing. A returned *Error says what to
 	// do; any other error is taken as transient and in doubt. The batch and its
 	// rows stay the caller's; an insert of the same batch may follow.
@@ -42,34 +50,30 @@ type Sink interface {
 	// Stored tells which rows of b the store has already, by row identity. It
 	// waits first until no earlier insert of these rows can still be under way.
 	Stored(ctx context.Context, b *Batch) ([]bool, error)
+	// Sums returns, for each row of a batch of communications, the sums of what is
+	// stored of its window (Calls, Steps, TotalNs, Bytes) and the number of rows that
+	// these are in, so that a window which was stored before its end can be completed.
+	// It is called right after Stored.
+	Sums(ctx context.Context, b *Batch) ([]Sum, error)
+	// Tally counts what the store holds of a job.
+	Tally(ctx context.Context, job string) (*Tally, error)
 	// Close frees what the sink holds; it does not wait for inserts.
 	Close() error
 }
 
-// Prober is a sink that can tell whether it takes rows, without storing any.
-type Prober interface {
-	// Probe is called after Create.
-	Probe(ctx context.Context) error
-}
-
-// Resting is a sink that holds connections it can do without until it is called again.
-type Resting interface {
-	// Rest closes them: a server has only so many. What is known of the store stays.
+// Remote is a sink whose store is servers: it holds connections to them, they keep each row in
+// several places and acknowledge what is in one, and the sink writes one shard of several.
+// What shard it chose is kept with the cursor, so that the same rows come to the same place
+// after shards were added.
+type Remote interface {
+	Sink
+	// Rest closes connections until the next call: a server has only so many. What is
+	// known of the store stays.
 	Rest()
-}
-
-// Copies is a sink whose store keeps each row in several places, and acknowledges what is
-// in one.
-type Copies interface {
 	// Mark names all that was inserted until now; nil where there is nothing to wait for.
 	Mark(ctx context.Context) (any, error)
 	// Copied reports whether it is in a second place.
 	Copied(ctx context.Context, mark any) (bool, error)
-}
-
-// Sharded is a sink that writes one shard of several. What it chose is kept with the
-// cursor, so that the same rows come to the same place after shards were added.
-type Sharded interface {
 	// Shard is what was chosen, "" before the first call or where there is nothing to choose.
 	Shard() string
 	// KeepShard tells the choice of an earlier process, or of ShardOf: before the first call,
@@ -78,15 +82,6 @@ type Sharded interface {
 	// ShardOf is the shard that the agent of a node chooses for a job, "" where there is
 	// nothing to choose.
 	ShardOf(ctx context.Context, job, node string) (string, error)
-}
-
-// Windows is a sink that tells the sums of the windows that it has, so that one which
-// was stored before its end can be completed.
-type Windows interface {
-	// Sums returns, for each row of a batch of communications, the sums of what is
-	// stored of its window (Calls, Steps, TotalNs, Bytes) and the number of rows that
-	// these are in. It is called right after Stored.
-	Sums(ctx context.Context, b *Batch) ([]Sum, error)
 }
 
 // Sum is what is stored of a window.

@@ -2,10 +2,7 @@ package ship
 
 import (
 	"maps"
-	"sync"
 	"time"
-
-	"github.com/laggard-dev/laggard/schemas/clickhouse"
 )
 
 // TableStats counts the rows of one table since the shipper was made.
@@ -34,57 +31,25 @@ type Stats struct {
 	PendingRows int
 }
 
-// stats are the counters while they change.
-type stats struct {
-	mu  sync.Mutex
-	now Stats // guarded by mu
+// count changes the counters.
+func (s *Shipper) count(f func(*Stats)) {
+	s.countMu.Lock()
+	defer s.countMu.Unlock()
+	f(&s.stats)
 }
 
-func newStats() *stats {
-	s := &stats{now: Stats{Tables: map[string]TableStats{}}}
-	for _, table := range clickhouse.Tables {
-		s.now.Tables[table] = TableStats{}
-	}
-
-	return s
-}
-
-// change changes the counters.
-func (s *stats) change(f func(*Stats)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.now)
-}
-
-// table changes the counters of a table.
-func (s *stats) table(name string, f func(*TableStats)) {
-	s.change(func(st *Stats) {
+// countTable changes the counters of a table.
+func (s *Shipper) countTable(name string, f func(*TableStats)) {
+	s.count(func(st *Stats) {
 		t := st.Tables[name]
 		f(&t)
 		st.Tables[name] = t
 	})
 }
 
-// fail counts a failed call.
-func (s *stats) fail(e *Error, at time.Time) {
-	s.change(func(st *Stats) {
-		st.Retries++
-		if st.Failing == "" {
-			st.FailingAt = at
-		}
-
-		st.Failing, st.LastError = e.Class.String(), e.Error()
-	})
-}
-
-// ok ends what lasted.
-func (s *stats) ok() {
-	s.change(func(st *Stats) { st.Failing, st.LastError, st.FailingAt = "", "", time.Time{} })
-}
-
 // Stats returns the counters.
 func (s *Shipper) Stats() (st Stats) {
-	s.stats.change(func(now *Stats) {
+	s.count(func(now *Stats) {
 		st = *now
 		st.Tables = maps.Clone(now.Tables)
 	})

@@ -33,6 +33,8 @@ func (st *Stream) Pending() int {
 	return st.puts
 }
 
+// ack notes that a Put is stored. One without a mark leaves the one before: marks are made
+// once in a while only.
 func (st *Stream) ack(mark any) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -10,22 +10,7 @@ import (
 // Verdicts stores decisions, those that the store has not yet. It is one attempt:
 // the caller keeps what failed and tries again, and a row is never stored twice.
 func Verdicts(ctx context.Context, sink Sink, verdicts []row.Verdict) error {
-	groups := map[order]*Batch{}
-	var batches []*Batch
-	for _, v := range verdicts {
-		at := order{v.Job, partition(v.AtNs)}
-		b := groups[at]
-		if b == nil {
-			b = &Batch{Table: row.VerdictsTable, Job: at.job, Day: at.day}
-			groups[at] = b
-			batches = append(batches, b)
-		}
-
-		b.Verdicts = append(b.Verdicts, v)
-	}
-
-	for _, b := range batches {
-		b.seal()
+	for _, b := range Cut(&row.Rows{Verdicts: verdicts}) {
 		stored, err := sink.Stored(ctx, b)
 		if err != nil {
 			return fmt.Errorf("store verdicts: %w", err)

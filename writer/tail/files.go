@@ -48,7 +48,7 @@ func (s *Stream) merge(infos []segment.Info) {
 		}
 
 		f := file{
-			name: baseName(info.Name), number: info.Number, lastAt: -1, hashAt: -1,
+			name: segment.Plain(info.Name), number: info.Number, lastAt: -1, hashAt: -1,
 			path: filepath.Join(s.Dir.Path, info.Name), size: info.Size, seen: info.Size, compressed: info.Compressed,
 			device: info.Device, inode: info.Inode,
 		}

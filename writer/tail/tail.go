@@ -22,7 +22,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -186,9 +185,6 @@ func (t *Tree) forget(s *Stream) {
 
 // gone reports whether an error says that a file is not there.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
-// baseName is a segment's name whether it is compressed or not.
-func baseName(name string) string { return strings.TrimSuffix(name, ".zst") }
 
 // wrap says of which directory an error is.
 func (s *Stream) wrap(err error) error {

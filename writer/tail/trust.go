@@ -54,5 +54,5 @@ func (s *Stream) refuse(i segment.Info) {
 
 	s.refused[i.Number] = true
 	s.tree.o.Logger.Warn("file of another user is not read", "dir", s.Dir.Path, "segment", i.Name, "uid", i.UID, "advice", fmt.Sprintf("--trust-uid %d", i.UID))
-	s.lose(&file{name: baseName(i.Name)}, Loss{Reason: foreignOwner, Bytes: i.Size})
+	s.lose(&file{name: segment.Plain(i.Name)}, Loss{Reason: foreignOwner, Bytes: i.Size})
 }

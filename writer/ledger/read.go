@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
+)
+
+// maxLine bounds a line that is read; ours have some 300 bytes.
+const maxLine = 1 << 20
+
+// Read calls take for each complete entry of the ledger of a profiling directory, in
+// order. Lines that are none are counted, and those of an Append of which not all
+// are there. That there is no ledger is no error.
+func Read(dir string, take func(row.Ledger) error) (bad int, err error) {
+	f, err := os.OpenFile(Path(dir), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+
+	if err != nil {
+		return 0, fmt.Errorf("open ledger: %w", err)
+	}
+
+	defer f.Close()
+	return each(f, take)
+}
+
+func each(from io.Reader, take func(row.Ledger) error) (bad int, err error) {
+	r := bufio.NewReaderSize(from, 64<<10)
+	var g group
+	for {
+		line, err := readLine(r)
+		if errors.Is(err, io.EOF) {
+			return bad + g.drop(), nil // what follows the last '\n' is torn
+		}
+
+		if err != nil {
+			return bad, fmt.Errorf("read ledger: %w", err)
+		}
+
+		var e entry
+		if json.Unmarshal(line, &e) != nil {
+			bad += 1 + g.drop()
+			continue
+		}
+
+		whole, n := g.take(&e)
+		bad += n
+		for i := range whole {
+			if err := take(whole[i]); err != nil {
+				return bad, err
+			}
+		}
+	}
+}
+
+// readLine returns the next complete line; of one that is too long, its beginning.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) <= maxLine {
+			line = append(line, part...)
+		}
+
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// group holds entries that were appended together until all of them are there.
+type group struct {
+	rows []row.Ledger
+	of   int
+}
+
+// take takes the next entry. It returns the entries that are complete now, and how
+// many were left behind by a group that never was.
+func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
+	if e.Part != len(g.rows)+1 || len(g.rows) > 0 && e.Of != g.of {
+		bad = g.drop()
+	}
+
+	switch {
+	case e.Of <= 1:
+		return []row.Ledger{e.row()}, bad
+	case e.Part != len(g.rows)+1:
+		return nil, bad + 1
+	}
+
+	g.rows, g.of = append(g.rows, e.row()), e.Of
+	if len(g.rows) < g.of {
+		return nil, bad
+	}
+
+	whole, g.rows = g.rows, nil
+	return whole, bad
+}
+
+// drop gives up on a group and returns how many entries it had.
+func (g *group) drop() int {
+	n := len(g.rows)
+	g.rows = nil
+	return n
+}
+
+// Aged returns a test for segments whose loss is in the ledger of a profiling
+// directory: by job, rank and file name, compressed or not. Such a segment is
+// being deleted; nothing of it may be shipped any more.
+func Aged(dir string) (func(job string, rank int, name string) bool, error) {
+	type key struct {
+		job  string
+		rank uint32
+		name string
+	}
+	aged := make(map[key]bool)
+	_, err := Read(dir, func(r row.Ledger) error {
+		if r.State == "aged" && r.Name != "" {
+			aged[key{r.Job, r.Rank, segment.Plain(r.Name)}] = true
+		}
+
+		return nil
+	})
+	return func(job string, rank int, name string) bool {
+		return aged[key{job, uint32(rank), segment.Plain(name)}]
+	}, err
+}
