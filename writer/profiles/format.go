@@ -54,8 +54,11 @@ const unknownRank = -1
 // mostRanges bounds the ranges of one profile: some 100 MB.
 const mostRanges = 1 << 20
 
-// output takes what a format reads of one profile. It is not safe for concurrent use.
+// output is one profile, and takes what a format reads of it. It is not safe for concurrent use.
 type output struct {
+	file   *profileFile // that leads it
+	worker int          // its place among the workers' names
+	hash   record.ID
 	ranks  []*rankOutput
 	unread []Problem
 	notes  []Problem
@@ -104,7 +107,7 @@ func told(list []Problem, path, format string, args []any) []Problem {
 type rankOutput struct {
 	identity
 	out   *output
-	named bool // its number is that of the file's name
+	named bool // its number is that of its file's name
 	spans []span
 	words []string
 	index map[string]uint32
@@ -112,6 +115,10 @@ type rankOutput struct {
 	Partly bool
 	// computed is from the first to the last that the rank computed.
 	computed interval
+	// What was written: from the first to the last of the ranges, in files in order, under names that
+	// are no segments' yet.
+	written interval
+	paths   []string
 }
 
 // span is a record with its words as numbers: a trace has many ranges and few words.
