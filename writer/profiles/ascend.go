@@ -66,8 +66,8 @@ func ascendRank(f *profileFile) int {
 			}
 
 			if end, err := value(text, at); err == nil {
-				if n := number(text[at:end], -1); n >= 0 && n < 1<<24 {
-					return int(n)
+				if n := rankIn(text[at:end]); n >= 0 {
+					return n
 				}
 			}
 		}
@@ -89,7 +89,7 @@ func (t *capture) ascendEvent(e *event) {
 		t.event(e)
 	case bytes.HasPrefix(e.name, []byte("hcom_")):
 		if len(t.kernels) < mostRanges {
-			c := comm{interval: iv, dtype: string(e.arg("data_type")), in: number(e.arg("count"), 0), corr: uint64(max(e.ts, 0))}
+			c := comm{interval: iv, dtype: string(e.arg("data_type")), count: number(e.arg("count"), 0), corr: uint64(max(e.ts, 0))}
 			c.op, c.group = hcclName(string(e.name))
 			t.kernels = append(t.kernels, c)
 			t.anything, t.last = true, max(t.last, iv.to)

@@ -57,7 +57,7 @@ func readAscendDB(ctx context.Context, f *profileFile, out *output) (err error) 
 func (a *ascendDB) identity(ctx context.Context) error {
 	if a.id.Rank < 0 {
 		err := a.read(ctx, "RANK_DEVICE_MAP", []string{"rankId"}, func(c cells) error {
-			if n := c.int(0); n >= 0 && n < 1<<24 {
+			if n := c.int(0); n >= 0 && n < mostRanks {
 				a.id.Rank = int(n)
 			}
 
@@ -110,7 +110,7 @@ func (a *ascendDB) communication(ctx context.Context) error {
 
 		said = append(said, names{c.int(0), c.int(4), c.int(5)})
 		a.words[c.int(0)], a.words[c.int(4)] = "", ""
-		a.kernels = append(a.kernels, comm{interval: interval{from, to}, in: c.int(6), corr: uint64(max(c.int(3), 0))})
+		a.kernels = append(a.kernels, comm{interval: interval{from, to}, count: c.int(6), corr: uint64(max(c.int(3), 0))})
 		a.anything = true
 		return nil
 	})

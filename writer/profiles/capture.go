@@ -58,12 +58,12 @@ func (t *capture) member(name, what string, list []byte) {
 
 	var ranks []int
 	for _, e := range elements(list) {
-		n := number(e, -1)
-		if n < 0 || n >= 1<<24 {
+		n := rankIn(e)
+		if n < 0 {
 			return // shortened to "0, 1, …"
 		}
 
-		ranks = append(ranks, int(n))
+		ranks = append(ranks, n)
 	}
 
 	if len(ranks) > 1 {

@@ -51,6 +51,19 @@ type identity struct {
 // order of names.
 const unknownRank = -1
 
+// mostRanks bounds the numbers of ranks, and how many there are. The largest jobs have 100,000; what a
+// hostile file says beyond that is no rank.
+const mostRanks = 1 << 24
+
+// rankIn reads the number of a rank; what is none is unknownRank.
+func rankIn(v []byte) int {
+	if n := number(v, unknownRank); n >= 0 && n < mostRanks {
+		return int(n)
+	}
+
+	return unknownRank
+}
+
 // mostRanges bounds the ranges of one profile: some 100 MB.
 const mostRanges = 1 << 20
 

@@ -66,12 +66,12 @@ func (t *capture) beside(key, v []byte) {
 	case "deviceProperties":
 		t.onDevice = len(elements(v)) > 0
 	case "distributedInfo":
-		if n := number(memberOf(v, "rank"), -1); n >= 0 && n < 1<<24 {
-			t.id.Rank = int(n)
+		if n := rankIn(memberOf(v, "rank")); n >= 0 {
+			t.id.Rank = n
 		}
 
-		if n := number(memberOf(v, "world_size"), 0); n > 0 && n < 1<<24 {
-			t.id.World = int(n)
+		if n := rankIn(memberOf(v, "world_size")); n > 0 {
+			t.id.World = n
 		}
 
 		for _, g := range elements(memberOf(v, "pg_config")) {
@@ -221,7 +221,7 @@ func (t *capture) kernel(e *event, iv interval) {
 func (t *capture) collective(e *event) comm {
 	c := comm{
 		op: string(e.arg("Collective name")), group: string(e.arg("Process Group Name")), dtype: string(e.arg("dtype")),
-		in: number(e.arg("In msg nelems"), 0), out: number(e.arg("Out msg nelems"), 0),
+		count: max(number(e.arg("In msg nelems"), 0), number(e.arg("Out msg nelems"), 0)),
 	}
 	if c.group != "" && t.groups[c.group] == nil {
 		t.member(c.group, string(e.arg("Process Group Description")), e.arg("Process Group Ranks"))
