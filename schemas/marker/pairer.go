@@ -10,10 +10,9 @@ import (
 // Bounds of what waits for its other half.
 const (
 	maxOpen      = 1 << 16 // ranges of one process
-	maxWeight    = 2 << 20 // bytes of their words, beyond freeWords each
-	freeWords    = 128
-	maxOverdue   = 64   // starts whose end is long due, per process
-	maxOrphans   = 4096 // lines whose start was not seen (yet)
+	maxWeight    = 2 << 20 // bytes of their words (record.Weight)
+	maxOverdue   = 64      // starts whose end is long due, per process
+	maxOrphans   = 4096    // lines whose start was not seen (yet)
 	maxProcesses = 16
 	maxGone      = 64
 )
@@ -150,11 +149,6 @@ func (p *Pairer) drop(n int) {
 	}
 }
 
-// weight is the memory of a range's words beyond what ordinary ones have.
-func weight(r *record.Record) int {
-	return max(len(r.Name)+len(r.Group)+len(r.Op)+len(r.OpRaw)+len(r.Dtype)-freeWords, 0)
-}
-
 // process finds or begins the process of a host line; false means that the line
 // is of a process that has ended.
 func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
@@ -282,7 +276,7 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	r := p.take()
 	r.Record = p.classify(m.Name, m.Domain)
 	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
-	r.weight = weight(&r.Record)
+	r.weight = r.Record.Weight()
 	r.HostStart, r.Thread = m.Timestamp, m.Thread
 	r.Have = haveHostStart
 	r.OnDevice = m.Flag == StartDevice || m.Flag == InstantDevice

@@ -74,7 +74,7 @@ type pendingRange struct {
 	record     int32 // index into Stream.records, -1 = no raw row
 	call       int32 // Communication: index into window.all
 	word       int32 // Other: 1 = backward
-	weight     int32 // of the raw row's words, see weigh
+	weight     int32 // of the raw row's words
 	kind       record.Kind
 	side       record.Side
 	open       bool
