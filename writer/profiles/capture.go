@@ -35,7 +35,6 @@ type capture struct {
 	nccl     bool  // collectives were enqueued to a device
 	onDevice bool  // the process had a device
 	cut      bool  // the profile breaks off
-	named    bool  // the rank is that of the file's name
 	anything bool
 }
 
@@ -130,7 +129,6 @@ func (t *capture) give(f *profileFile, out *output) error {
 	}
 
 	rank := out.Rank(t.id)
-	rank.named = t.named
 	t.giveGroups(rank)
 	t.onDevice = t.ranOnDevice()
 	steps, partly := t.steps()

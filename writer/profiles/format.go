@@ -40,8 +40,9 @@ func Words() []string {
 // that is unknownRank.
 type identity struct {
 	Rank, World, LocalRank int
-	Node, Device           string
+	Node                   string
 	PID                    int
+	named                  bool // Rank is that of the file's name
 	// Groups are the parallel groups that the rank is a member of. They may be set until Read
 	// returns.
 	Groups []record.Group
@@ -120,7 +121,6 @@ func told(list []Problem, path, format string, args []any) []Problem {
 type rankOutput struct {
 	identity
 	out   *output
-	named bool // its number is that of its file's name
 	spans []span
 	words []string
 	index map[string]uint32

@@ -172,7 +172,7 @@ func (t *capture) name(f *profileFile) {
 	m := exported.FindStringSubmatch(path.Base(f.name))
 	if t.id.Rank < 0 {
 		t.id.Rank = rankOfName(f.name)
-		t.named = t.id.Rank >= 0
+		t.id.named = t.id.Rank >= 0
 	}
 
 	if m == nil {

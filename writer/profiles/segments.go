@@ -75,7 +75,7 @@ func (t *Tree) meta(r *rankOutput) record.Meta {
 	return record.Meta{
 		Format: record.Format, Job: t.Job, Rank: r.Rank, WorldSize: r.World, LocalRank: r.LocalRank,
 		Incarnation: record.HashID("profile", t.Job, strconv.Itoa(r.Rank), r.Node, strconv.Itoa(r.PID)),
-		Node:        r.Node, Device: r.Device, PID: r.PID, Groups: r.Groups, Writer: t.Format.Name,
+		Node:        r.Node, PID: r.PID, Groups: r.Groups, Writer: t.Format.Name,
 	}
 }
 
