@@ -48,6 +48,13 @@ func newCapture(id identity) *capture {
 	return &capture{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
 }
 
+// hold appends what a capture holds, as long as there is room for it.
+func hold[T any](list *[]T, v T) {
+	if len(*list) < mostRanges {
+		*list = append(*list, v)
+	}
+}
+
 // member notes a process group with the ranks in it.
 func (t *capture) member(name, what string, list []byte) {
 	const most = 256 // groups that a row of ranks keeps

@@ -32,11 +32,7 @@ var flight = format{
 			return bytes.Contains(h, []byte("pg_config")) && bytes.Contains(h, []byte("version")) && f.Beside(f.Name()+".json") == nil
 		}
 
-		if i := space(h, 0); i == len(h) || h[i] != '{' {
-			return false
-		}
-
-		return bytes.Contains(h, []byte(`"entries"`)) && (bytes.Contains(h, []byte(`"pg_config"`)) || bytes.Contains(h, []byte(`"profiling_name"`)))
+		return f.begins() == '{' && bytes.Contains(h, []byte(`"entries"`)) && (bytes.Contains(h, []byte(`"pg_config"`)) || bytes.Contains(h, []byte(`"profiling_name"`)))
 	},
 	Read: readFlight,
 }

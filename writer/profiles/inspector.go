@@ -24,9 +24,7 @@ var inspector = format{
 	What:    "NCCL Inspector logs (JSON lines)",
 	Endings: []string{".log", ".jsonl"},
 	Leads: func(f *profileFile) bool {
-		h := f.Head()
-		i := space(h, 0)
-		return i < len(h) && h[i] == '{' && bytes.Contains(h, []byte(`"inspector_output_format_version"`))
+		return f.begins() == '{' && bytes.Contains(f.Head(), []byte(`"inspector_output_format_version"`))
 	},
 	Read: readInspector,
 }

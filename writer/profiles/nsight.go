@@ -254,9 +254,7 @@ func (n *nsightFile) launches(ctx context.Context) error {
 		}
 
 		for _, t := range devices[process] {
-			if len(t.launches) < mostRanges {
-				t.launches = append(t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
-			}
+			hold(&t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
 		}
 
 		return nil
