@@ -7,14 +7,15 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// Bounds of what waits for its other half.
+// Bounds of what waits for its other half: lines are hostile input. A range or a line beyond them
+// is given up, and counted as Unmatched.
 const (
-	maxOpen      = 1 << 16 // ranges of one process
+	maxOpen      = 1 << 16 // ranges of one process: 25 MB
 	maxWeight    = 2 << 20 // bytes of their words (record.Weight)
 	maxOverdue   = 64      // starts whose end is long due, per process
-	maxOrphans   = 4096    // lines whose start was not seen (yet)
-	maxProcesses = 16
-	maxGone      = 64
+	maxOrphans   = 4096    // lines whose start was not seen (yet): 300 KB
+	maxProcesses = 16      // that write to one directory at a time
+	maxGone      = 64      // processes that have ended, whose late lines are still told from others'
 )
 
 // A restarted process counts its Ids from 1 again. An Id that goes back while time

@@ -19,7 +19,7 @@ const (
 	FromParallelGroups = ParallelGroupFile
 )
 
-// maxRanks bounds the rank directories that Discover looks into.
+// maxRanks bounds the rank directories that Discover looks into. The largest jobs have 100,000.
 const maxRanks = 1 << 17
 
 // Found is what Discover found.

@@ -98,7 +98,8 @@ type closedStep struct {
 	Begin, End int64
 }
 
-// maxClosed is the number of closed steps that are remembered for what comes late.
+// maxClosed is the number of closed steps that are remembered for what comes late, 1 KiB of a
+// state. The raw row of a range that comes later still names no step.
 const maxClosed = 32
 
 // begin adds an incarnation.
