@@ -18,7 +18,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
-	placements "github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -36,7 +35,7 @@ func rolled(t *testing.T, dir string) row.Rows {
 	}
 
 	var out row.Rows
-	job := placements.New(found, nil, "")
+	job := rollup.NewPlacement(found, nil, "")
 	for _, d := range ranks {
 		s := rollup.New(job.Options(d, 0))
 		infos, err := segment.List(d.Path)

@@ -14,7 +14,6 @@ import (
 	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/merge"
-	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -212,7 +211,7 @@ type rolled struct {
 const again = 5
 
 // rollUp reads the segments of one rank.
-func rollUp(ctx context.Context, dir segment.RankDir, p *placement.Job, communications bool) (*rolled, error) {
+func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, communications bool) (*rolled, error) {
 	for tries := 1; ; tries++ {
 		segments, err := segment.List(dir.Path)
 		if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
-	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -22,7 +21,7 @@ import (
 type fileReader struct {
 	dir, job string
 	o        Options
-	plan     *placement.Job
+	plan     *rollup.Placement
 	topology *topology.File
 	ranks    map[string]*rankReader // by path
 	saved    map[int]rollup.Position

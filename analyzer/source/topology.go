@@ -9,14 +9,14 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
-	"github.com/laggard-dev/laggard/writer/rollup/placement"
+	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // layoutOf finds the topology of a job's files, or takes the one that was given
 // before what is found, and fills the Info's. parts are the job's directories, ranks
 // those of its ranks.
-func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment.RankDir) (*placement.Job, error) {
+func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment.RankDir) (*rollup.Placement, error) {
 	found, err := topology.DiscoverAll(dir, parts)
 	info.note(err) // what can't be used is told, not hidden; the rest is used
 	info.Roles = found.Roles
@@ -38,7 +38,7 @@ func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment
 		info.noteMisfit(given, o.Topology, highest)
 	}
 
-	r := placement.New(found, given, o.Node)
+	r := rollup.NewPlacement(found, given, o.Node)
 	info.Topology = r.Topology(ranks)
 	return r, nil
 }

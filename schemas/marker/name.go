@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"strconv"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -263,22 +264,14 @@ func (f *commFields) peer(op string) int32 {
 	return int32(n)
 }
 
-// natural reads a decimal number.
+// natural reads a decimal number of at most 19 digits, which is what an int64 has.
 func natural(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 19 {
 		return 0, false
 	}
 
-	var v uint64
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-
-		v = v*10 + uint64(c-'0')
-	}
-
-	return int64(v), v <= math.MaxInt64
+	v, err := strconv.ParseUint(string(b), 10, 63)
+	return int64(v), err == nil
 }
 
 // quick reads an object of plain strings; it says "yes" or "not sure".

@@ -7,15 +7,15 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// Bounds of what waits for its other half.
+// Bounds of what waits for its other half: lines are hostile input. A range or a line beyond them
+// is given up, and counted as Unmatched.
 const (
-	maxOpen      = 1 << 16 // ranges of one process
-	maxWeight    = 2 << 20 // bytes of their words, beyond freeWords each
-	freeWords    = 128
-	maxOverdue   = 64   // starts whose end is long due, per process
-	maxOrphans   = 4096 // lines whose start was not seen (yet)
-	maxProcesses = 16
-	maxGone      = 64
+	maxOpen      = 1 << 16 // ranges of one process: 25 MB
+	maxWeight    = 2 << 20 // bytes of their words (record.Weight)
+	maxOverdue   = 64      // starts whose end is long due, per process
+	maxOrphans   = 4096    // lines whose start was not seen (yet): 300 KB
+	maxProcesses = 16      // that write to one directory at a time
+	maxGone      = 64      // processes that have ended, whose late lines are still told from others'
 )
 
 // A restarted process counts its Ids from 1 again. An Id that goes back while time
@@ -150,11 +150,6 @@ func (p *Pairer) drop(n int) {
 	}
 }
 
-// weight is the memory of a range's words beyond what ordinary ones have.
-func weight(r *record.Record) int {
-	return max(len(r.Name)+len(r.Group)+len(r.Op)+len(r.OpRaw)+len(r.Dtype)-freeWords, 0)
-}
-
 // process finds or begins the process of a host line; false means that the line
 // is of a process that has ended.
 func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
@@ -282,7 +277,7 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	r := p.take()
 	r.Record = p.classify(m.Name, m.Domain)
 	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
-	r.weight = weight(&r.Record)
+	r.weight = r.Record.Weight()
 	r.HostStart, r.Thread = m.Timestamp, m.Thread
 	r.Have = haveHostStart
 	r.OnDevice = m.Flag == StartDevice || m.Flag == InstantDevice

@@ -72,7 +72,7 @@ type Range struct {
 
 	overdue    bool
 	he         uint64 // stamp of the host's end
-	weight     int    // see weight
+	weight     int    // of its record's words
 	prev, next *Range
 }
 

@@ -28,18 +28,9 @@ func (r *Record) AppendLine(dst []byte) []byte {
 		dst = append(dst, `,"side":"device"`...)
 	}
 
-	if r.HostStart != 0 {
-		dst = appendNumber(append(dst, `,"host_start":`...), r.HostStart)
-	}
-
-	if r.HostDur != 0 {
-		dst = appendNumber(append(dst, `,"host_dur":`...), r.HostDur)
-	}
-
-	if r.Exposed != -1 {
-		dst = appendNumber(append(dst, `,"exposed":`...), r.Exposed)
-	}
-
+	dst = optional(dst, `,"host_start":`, r.HostStart, 0)
+	dst = optional(dst, `,"host_dur":`, r.HostDur, 0)
+	dst = optional(dst, `,"exposed":`, r.Exposed, -1)
 	if r.Ring != 0 {
 		dst = appendDecimal(append(dst, `,"ring":`...), uint64(r.Ring))
 		dst = appendDecimal(append(dst, `,"seq":`...), r.Seq)
@@ -69,47 +60,38 @@ func (r *Record) appendHead(dst []byte) []byte {
 
 // appendPayload appends the keys from op to the end of the line.
 func (r *Record) appendPayload(dst []byte) []byte {
-	if r.Op != "" {
-		dst = appendText(append(dst, `,"op":`...), r.Op)
-	}
-
-	if r.OpRaw != "" {
-		dst = appendText(append(dst, `,"op_raw":`...), r.OpRaw)
-	}
-
-	if r.Group != "" {
-		dst = appendText(append(dst, `,"group":`...), r.Group)
-	}
-
-	if r.Peer != NoPeer {
-		dst = appendNumber(append(dst, `,"peer":`...), int64(r.Peer))
-	}
-
-	if r.Count != 0 {
-		dst = appendNumber(append(dst, `,"count":`...), r.Count)
-	}
-
-	if r.Dtype != "" {
-		dst = appendText(append(dst, `,"dtype":`...), r.Dtype)
-	}
-
-	if r.Bytes != 0 {
-		dst = appendNumber(append(dst, `,"bytes":`...), r.Bytes)
-	}
-
-	if r.Tokens != 0 {
-		dst = appendNumber(append(dst, `,"tokens":`...), r.Tokens)
-	}
-
-	if r.Path != "" {
-		dst = appendText(append(dst, `,"path":`...), r.Path)
-	}
-
+	dst = optionalText(dst, `,"op":`, r.Op)
+	dst = optionalText(dst, `,"op_raw":`, r.OpRaw)
+	dst = optionalText(dst, `,"group":`, r.Group)
+	dst = optional(dst, `,"peer":`, int64(r.Peer), int64(NoPeer))
+	dst = optional(dst, `,"count":`, r.Count, 0)
+	dst = optionalText(dst, `,"dtype":`, r.Dtype)
+	dst = optional(dst, `,"bytes":`, r.Bytes, 0)
+	dst = optional(dst, `,"tokens":`, r.Tokens, 0)
+	dst = optionalText(dst, `,"path":`, r.Path)
 	if r.Open {
 		dst = append(dst, `,"open":true`...)
 	}
 
 	return append(dst, '}', '\n')
+}
+
+// optional appends a key with its number, unless that is the one of an absent key.
+func optional(dst []byte, key string, v, absent int64) []byte {
+	if v == absent {
+		return dst
+	}
+
+	return appendNumber(append(dst, key...), v)
+}
+
+// optionalText appends a key with its text, unless that is empty.
+func optionalText(dst []byte, key, s string) []byte {
+	if s == "" {
+		return dst
+	}
+
+	return appendText(append(dst, key...), s)
 }
 
 // appendNumber appends v as strconv.AppendInt does.

@@ -41,10 +41,10 @@ const (
 	highs = 0x8080808080808080
 )
 
-// text finds the end of the plain ASCII string value whose opening quote is at i
+// plainEnd finds the end of the plain ASCII string value whose opening quote is at i
 // and returns the index of its closing quote, 0 when there is none before an
 // escape, a control character or a byte above 0x7f.
-func text(b []byte, i int) int {
+func plainEnd(b []byte, i int) int {
 	if i >= len(b) || b[i] != '"' {
 		return 0
 	}
@@ -106,7 +106,7 @@ func (p *Parser) word(b []byte, i int) (s string, end int) {
 	} else {
 		tail = load(b, i+8)
 		if hit = specials(tail); hit == 0 {
-			if end = text(b, i-1); end == 0 {
+			if end = plainEnd(b, i-1); end == 0 {
 				return quoted(b, i-1)
 			}
 
@@ -160,87 +160,68 @@ func has(b []byte, i int, s string) bool {
 	return i+len(s) <= len(b) && string(b[i:i+len(s)]) == s
 }
 
-// canonical reads the record in b, which begins with {"kind":" and has no '\n',
-// into r. False means not sure; r is then undefined.
-func (p *Parser) canonical(b []byte, r *Record) bool {
-	i := p.opening(b, r)
-	if i == 0 {
+// canonical reads the record in b, which begins with {"kind":" and has no '\n'. False
+// means not sure; the record is then undefined.
+//
+// Each key that is there moves i behind its value, and w is the word there. Where a value is
+// not sure i becomes 0 and stays so: the word at 0 is no key's, and the line does not end there.
+func (p *Parser) canonical(b []byte) bool {
+	p.reset()
+	r := &p.Record
+	i := p.kindWord(b, r)
+	w := load(b, i)
+	if w == wordStep {
+		r.Step, i = signed(b, i+8)
+		w = load(b, i)
+	}
+
+	if w != wordStart || !has(b, i+8, ":") {
 		return false
 	}
 
-	u := nineteen(b, i)
-	if u != 0 {
+	i += 9
+	if u := nineteen(b, i); u != 0 && u <= math.MaxInt64 {
+		r.Start = int64(u)
 		i += 19
-	} else if u, i = digits(b, i); i == 0 {
-		return false
+	} else {
+		r.Start, i = signed(b, i)
 	}
 
-	if u > math.MaxInt64 {
-		return false
-	}
-
-	r.Start = int64(u)
 	if load(b, i)&mask7 != wordDur {
 		return false
 	}
 
-	if u, i = digits(b, i+7); i == 0 || u > math.MaxInt64 {
-		return false
-	}
-
-	r.Dur = int64(u)
-	r.Side, r.HostStart, r.HostDur, r.Exposed, r.Ring, r.Seq = Host, 0, 0, -1, 0, 0
-	w := load(b, i)
+	r.Dur, i = signed(b, i+7)
+	w = load(b, i)
 	if w == wordSide || w == wordHostStart || w == wordHostDur || w == wordExposed {
-		if i = p.device(b, i, w, r); i == 0 {
-			return false
-		}
-
-		w = load(b, i)
+		i, w = device(b, i, w, r)
 	}
 
 	if w == wordRing {
-		if u, i = digits(b, i+8); i == 0 || u > math.MaxUint32 {
+		var ring uint64
+		if ring, i = digits(b, i+8); ring > math.MaxUint32 {
 			return false
 		}
 
-		r.Ring = uint32(u)
+		r.Ring = uint32(ring)
 		w = load(b, i)
 	}
 
 	if w&mask7 == wordSeq {
-		if r.Seq, i = digits(b, i+7); i == 0 {
-			return false
-		}
+		r.Seq, i = digits(b, i+7)
+		w = load(b, i)
 	}
 
-	return p.ending(b, i, r)
-}
-
-// opening reads the keys before the number of start and returns that number's index, 0
-// for not sure.
-func (p *Parser) opening(b []byte, r *Record) int {
-	i := p.kindWord(b, r)
-	if i == 0 {
-		return 0
+	if w == wordThread && has(b, i+8, `":`) {
+		r.Thread, i = digits(b, i+10)
+		w = load(b, i)
 	}
 
-	r.Step = NoStep
-	if load(b, i) == wordStep {
-		if r.Step, i = signed(b, i+8); i == 0 {
-			return 0
-		}
-	}
-
-	if load(b, i) != wordStart || !has(b, i+8, ":") {
-		return 0
-	}
-
-	return i + 9
+	return w&0xFF == '}' && i+1 == len(b) || p.payload(b, i, w, r)
 }
 
 // device reads side, host_start, host_dur and exposed; w is the word at i.
-func (p *Parser) device(b []byte, i int, w uint64, r *Record) int {
+func device(b []byte, i int, w uint64, r *Record) (end int, next uint64) {
 	if w == wordSide {
 		switch {
 		case has(b, i+8, `"device"`):
@@ -248,189 +229,86 @@ func (p *Parser) device(b []byte, i int, w uint64, r *Record) int {
 			i += 16
 		case has(b, i+8, `"host"`):
 			i += 14
-		default:
-			return 0
 		}
 
 		w = load(b, i)
 	}
 
-	if w == wordHostStart {
-		if !has(b, i+8, `tart":`) {
-			return 0
-		}
-
-		if r.HostStart, i = signed(b, i+14); i == 0 {
-			return 0
-		}
-
+	if w == wordHostStart && has(b, i+8, `tart":`) {
+		r.HostStart, i = signed(b, i+14)
 		w = load(b, i)
 	}
 
-	if w == wordHostDur {
-		if !has(b, i+8, `ur":`) {
-			return 0
-		}
-
-		if r.HostDur, i = signed(b, i+12); i == 0 {
-			return 0
-		}
-
+	if w == wordHostDur && has(b, i+8, `ur":`) {
+		r.HostDur, i = signed(b, i+12)
 		w = load(b, i)
 	}
 
-	if w == wordExposed {
-		if !has(b, i+8, `d":`) {
-			return 0
-		}
-
+	if w == wordExposed && has(b, i+8, `d":`) {
 		r.Exposed, i = signed(b, i+11)
-	}
-
-	return i
-}
-
-// ending reads the keys from thread to the end of the line.
-func (p *Parser) ending(b []byte, i int, r *Record) bool {
-	r.Thread, r.Op, r.OpRaw, r.Group, r.Peer, r.Count, r.Dtype = 0, "", "", "", NoPeer, 0, ""
-	r.Bytes, r.Tokens, r.Path, r.Open = 0, 0, "", false
-	w := load(b, i)
-	if w == wordThread {
-		if !has(b, i+8, `":`) {
-			return false
-		}
-
-		if r.Thread, i = digits(b, i+10); i == 0 {
-			return false
-		}
-
 		w = load(b, i)
 	}
 
-	if w&0xFF == '}' && i+1 == len(b) {
-		return true
-	}
-
-	return p.payload(b, i, w, r)
+	return i, w
 }
 
 // payload reads the keys from op to the end of the line; w is the word at i.
 func (p *Parser) payload(b []byte, i int, w uint64, r *Record) bool {
 	if w&mask6 == wordOp {
-		if r.Op, i = p.word(b, i+6); i == 0 {
-			return false
-		}
-
+		r.Op, i = p.word(b, i+6)
 		w = load(b, i)
 	}
 
-	if w == wordOpRaw {
-		if !has(b, i+8, `":`) {
-			return false
-		}
-
-		if r.OpRaw, i = p.word(b, i+10); i == 0 {
-			return false
-		}
-
+	if w == wordOpRaw && has(b, i+8, `":`) {
+		r.OpRaw, i = p.word(b, i+10)
 		w = load(b, i)
 	}
 
-	if w == wordGroup {
-		if !has(b, i+8, ":") {
-			return false
-		}
-
-		if r.Group, i = p.word(b, i+9); i == 0 {
-			return false
-		}
-
+	if w == wordGroup && has(b, i+8, ":") {
+		r.Group, i = p.word(b, i+9)
 		w = load(b, i)
 	}
 
 	if w == wordPeer {
-		var v int64
-		if v, i = signed(b, i+8); i == 0 || int64(int32(v)) != v {
+		var peer int64
+		if peer, i = signed(b, i+8); int64(int32(peer)) != peer {
 			return false
 		}
 
-		r.Peer = int32(v)
+		r.Peer = int32(peer)
 		w = load(b, i)
 	}
 
-	if w == wordCount {
-		if !has(b, i+8, ":") {
-			return false
-		}
-
-		if r.Count, i = signed(b, i+9); i == 0 {
-			return false
-		}
-
+	if w == wordCount && has(b, i+8, ":") {
+		r.Count, i = signed(b, i+9)
 		w = load(b, i)
 	}
 
-	if w == wordDtype {
-		if !has(b, i+8, ":") {
-			return false
-		}
-
-		if r.Dtype, i = p.word(b, i+9); i == 0 {
-			return false
-		}
-
+	if w == wordDtype && has(b, i+8, ":") {
+		r.Dtype, i = p.word(b, i+9)
 		w = load(b, i)
 	}
 
-	if w&0xFF == '}' && i+1 == len(b) {
-		return true
-	}
-
-	return p.rest(b, i, w, r)
-}
-
-// rest reads bytes, tokens, path, open and the closing brace.
-func (p *Parser) rest(b []byte, i int, w uint64, r *Record) bool {
-	if w == wordBytes {
-		if !has(b, i+8, ":") {
-			return false
-		}
-
-		if r.Bytes, i = signed(b, i+9); i == 0 {
-			return false
-		}
-
+	if w == wordBytes && has(b, i+8, ":") {
+		r.Bytes, i = signed(b, i+9)
 		w = load(b, i)
 	}
 
-	if w == wordTokens {
-		if !has(b, i+8, `":`) {
-			return false
-		}
-
-		if r.Tokens, i = signed(b, i+10); i == 0 {
-			return false
-		}
-
+	if w == wordTokens && has(b, i+8, `":`) {
+		r.Tokens, i = signed(b, i+10)
 		w = load(b, i)
 	}
 
 	if w == wordPath {
-		if r.Path, i = p.word(b, i+8); i == 0 {
-			return false
-		}
-
+		r.Path, i = p.word(b, i+8)
 		w = load(b, i)
 	}
 
-	if w == wordOpen {
-		if !has(b, i+8, "true") {
-			return false
-		}
-
+	if w == wordOpen && has(b, i+8, "true") {
 		r.Open = true
 		i += 12
+		w = load(b, i)
 	}
 
-	return i+1 == len(b) && b[i] == '}'
+	return w&0xFF == '}' && i+1 == len(b)
 }

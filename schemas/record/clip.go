@@ -28,3 +28,12 @@ func Clip(s string, most int) string {
 
 	return strings.Clone(s[:n]) + tail
 }
+
+// ordinaryWords is what the words of a usual record take, in bytes.
+const ordinaryWords = 128
+
+// Weight is the memory of the record's words beyond what ordinary ones have: who holds records
+// back bounds their number, and by this what long words add to it.
+func (r *Record) Weight() int {
+	return max(len(r.Name)+len(r.Op)+len(r.OpRaw)+len(r.Group)+len(r.Dtype)+len(r.Path)-ordinaryWords, 0)
+}

@@ -6,19 +6,45 @@ import "strings"
 var dtypes = [...]struct {
 	name string
 	size int
+	also []string // how torch, numpy, MindSpore, NCCL and HCCL spell it
 }{
-	{"", 0}, {"int8", 1}, {"int16", 2}, {"int32", 4}, {"int64", 8},
-	{"uint8", 1}, {"uint16", 2}, {"uint32", 4}, {"uint64", 8},
-	{"fp16", 2}, {"fp32", 4}, {"fp64", 8}, {"bf16", 2}, {"bool", 1}, {"fp8", 1},
-	{"complex64", 8}, {"complex128", 16},
+	{"", 0, nil},
+	{"int8", 1, []string{"char", "i8"}},
+	{"int16", 2, []string{"short", "i16"}},
+	{"int32", 4, []string{"int", "i32"}},
+	{"int64", 8, []string{"long", "i64"}},
+	{"uint8", 1, []string{"byte", "u8"}},
+	{"uint16", 2, []string{"u16"}},
+	{"uint32", 4, []string{"u32"}},
+	{"uint64", 8, []string{"u64"}},
+	{"fp16", 2, []string{"float16", "half", "f16"}},
+	{"fp32", 4, []string{"float32", "float", "f32"}},
+	{"fp64", 8, []string{"float64", "double", "f64"}},
+	{"bf16", 2, []string{"bfloat16", "bfp16"}},
+	{"bool", 1, nil},
+	{"fp8", 1, []string{
+		"float8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+		"float8e4m3", "float8e5m2", "fp8_e4m3", "fp8_e5m2", "fp8e4m3", "fp8e5m2", "hif8", "hifloat8",
+	}},
+	{"complex64", 8, []string{"cfloat"}},
+	{"complex128", 16, []string{"cdouble"}},
 }
 
-// dtypeCount is one more than the largest dtype code.
-const dtypeCount = uint8(len(dtypes))
+// dtypeCodes are the codes by every spelling.
+var dtypeCodes = func() map[string]uint8 {
+	codes := map[string]uint8{}
+	for code, d := range dtypes {
+		for _, spelling := range append(d.also, d.name) {
+			codes[spelling] = uint8(code)
+		}
+	}
+
+	return codes
+}()
 
 // DtypeName returns the name of a dtype code, "" for 0 and for unknown codes.
 func DtypeName(code uint8) string {
-	if code < dtypeCount {
+	if int(code) < len(dtypes) {
 		return dtypes[code].name
 	}
 
@@ -28,7 +54,7 @@ func DtypeName(code uint8) string {
 // DtypeCode returns the code of a dtype in any spelling that BaseDtype knows,
 // 0 for others.
 func DtypeCode(name string) uint8 {
-	if c := dtypeCode(name); c != 0 || name == "" {
+	if c, ok := dtypeCodes[name]; ok {
 		return c
 	}
 
@@ -37,48 +63,7 @@ func DtypeCode(name string) uint8 {
 		w = strings.TrimPrefix(w, prefix)
 	}
 
-	return dtypeCode(w)
-}
-
-// dtypeCode knows our names and those of torch, numpy, MindSpore, NCCL and HCCL.
-func dtypeCode(w string) uint8 {
-	switch w {
-	case "int8", "char", "i8":
-		return 1
-	case "int16", "short", "i16":
-		return 2
-	case "int32", "int", "i32":
-		return 3
-	case "int64", "long", "i64":
-		return 4
-	case "uint8", "byte", "u8":
-		return 5
-	case "uint16", "u16":
-		return 6
-	case "uint32", "u32":
-		return 7
-	case "uint64", "u64":
-		return 8
-	case "fp16", "float16", "half", "f16":
-		return 9
-	case "fp32", "float32", "float", "f32":
-		return 10
-	case "fp64", "float64", "double", "f64":
-		return 11
-	case "bf16", "bfloat16", "bfp16":
-		return 12
-	case "bool":
-		return 13
-	case "fp8", "float8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
-		"float8e4m3", "float8e5m2", "fp8_e4m3", "fp8_e5m2", "fp8e4m3", "fp8e5m2", "hif8", "hifloat8":
-		return 14
-	case "complex64", "cfloat":
-		return 15
-	case "complex128", "cdouble":
-		return 16
-	}
-
-	return 0
+	return dtypeCodes[w]
 }
 
 // BaseDtype returns our name of a dtype as torch, MindSpore, NCCL, HCCL or TaskD

@@ -1,23 +1,18 @@
 package record
 
-import "hash/maphash"
-
 const (
-	internSlots  = 1024 // power of two; a job has a few ops, dtypes and some dozen groups
-	internProbes = 4
-	// internMax bounds what is kept: a communicator's name has about 40 bytes,
+	// mostWords bounds the table: a job has a few ops, dtypes and some dozen groups.
+	mostWords = 1024
+	// longestWord bounds what is kept: a communicator's name has about 40 bytes,
 	// a path is seen once.
-	internMax = 128
+	longestWord = 128
 )
 
-var seed = maphash.MakeSeed()
-
-// intern is a bounded table of strings. A full neighbourhood evicts: hostile
-// input costs allocations, never memory.
+// intern is a bounded table of strings. A full one begins anew: hostile input costs
+// allocations, never memory.
 type intern struct {
-	slots  *[internSlots]string
+	words  map[string]string
 	shorts *[shortSlots]short
-	evict  uint8
 }
 
 const shortSlots = 256
@@ -52,29 +47,19 @@ func (t *intern) get(b []byte) string {
 		return ""
 	}
 
-	if len(b) > internMax {
-		return string(b)
+	if s, known := t.words[string(b)]; known {
+		return s
 	}
 
-	if t.slots == nil {
-		t.slots = new([internSlots]string)
+	s := string(b)
+	if len(s) > longestWord {
+		return s
 	}
 
-	h := maphash.Bytes(seed, b)
-	for i := range uint64(internProbes) {
-		s := &t.slots[(h+i)&(internSlots-1)]
-		if *s == string(b) {
-			return *s
-		}
-
-		if *s == "" {
-			*s = string(b)
-			return *s
-		}
+	if t.words == nil || len(t.words) >= mostWords {
+		t.words = make(map[string]string)
 	}
 
-	t.evict++
-	s := &t.slots[(h+uint64(t.evict%internProbes))&(internSlots-1)]
-	*s = string(b)
-	return *s
+	t.words[s] = s
+	return s
 }

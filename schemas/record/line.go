@@ -66,7 +66,7 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 
 	switch {
 	case has(line, 0, `{"kind":"`):
-		if p.canonical(line, &p.Record) {
+		if p.canonical(line) {
 			return LineRecord, p.check()
 		}
 	case has(line, 0, `{"Kind":`):

@@ -37,8 +37,8 @@ func TestBaseOp(t *testing.T) {
 
 func TestDtype(t *testing.T) {
 	sizes := []int{0, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 1, 1, 8, 16}
-	if int(dtypeCount) != len(sizes) {
-		t.Fatalf("%d dtypes, FORMAT.md 2.3 has %d", dtypeCount, len(sizes))
+	if len(dtypes) != len(sizes) {
+		t.Fatalf("%d dtypes, FORMAT.md 2.3 has %d", len(dtypes), len(sizes))
 	}
 
 	for code, size := range sizes {

@@ -13,6 +13,8 @@
 // the lines is schemas/FORMAT.md.
 package record
 
+import "slices"
+
 // Kind is the kind of a range. The numbers are part of the ring format
 // (schemas/FORMAT.md): never reuse one.
 type Kind uint8
@@ -44,22 +46,7 @@ func (k Kind) String() string {
 }
 
 // KindOf returns the kind with the wire word w, or Other.
-func KindOf(w string) Kind {
-	switch w {
-	case "Step":
-		return Step
-	case "FP":
-		return FP
-	case "Communication":
-		return Communication
-	case "SaveCheckpoint":
-		return SaveCheckpoint
-	case "DataLoader":
-		return DataLoader
-	}
-
-	return Other
-}
+func KindOf(w string) Kind { return Kind(max(slices.Index(kindWords[:], w), 0)) }
 
 // Light reports whether ranges of kind k are few (all kinds but Communication):
 // they have a ring of their own, so that a flood of Communication can't push

@@ -19,7 +19,7 @@ const (
 	FromParallelGroups = ParallelGroupFile
 )
 
-// maxRanks bounds the rank directories that Discover looks into.
+// maxRanks bounds the rank directories that Discover looks into. The largest jobs have 100,000.
 const maxRanks = 1 << 17
 
 // Found is what Discover found.
@@ -28,8 +28,7 @@ type Found struct {
 	// Servers is what of it the rank tables say, nil for nothing: they may call a node
 	// by another name than the cluster does.
 	Servers *File
-	Roles   string   // FromFile or FromParallelGroups: where its groups are from; "" = nowhere
-	Files   []string // what was read
+	Roles   string // FromFile or FromParallelGroups: where its groups are from; "" = nowhere
 }
 
 // discover looks for the topology of one job in a profiling tree: topology.json in
@@ -44,19 +43,19 @@ func discover(root, job string) (*Found, error) {
 	dir := jobDir(root, job)
 	found := &Found{}
 	var errs []error
-	file := first(found, &errs, Load, filepath.Join(dir, FileName), filepath.Join(filepath.Dir(dir), FileName))
+	file := first(&errs, Load, filepath.Join(dir, FileName), filepath.Join(filepath.Dir(dir), FileName))
 	ranks, err := rankDirs(dir)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("look for %s: %w", ParallelGroupFile, err))
 	}
 
-	groups := found.parallelGroups(ranks, &errs)
+	groups := parallelGroups(&errs, ranks)
 	tables := []string{filepath.Join(dir, RankTableFile), filepath.Join(filepath.Dir(dir), RankTableFile)}
 	for _, rank := range ranks {
 		tables = append(tables, filepath.Join(rank, RankTableFile))
 	}
 
-	found.Servers = first(found, &errs, readRankTable, tables...)
+	found.Servers = first(&errs, readRankTable, tables...)
 	found.Topology = Merge(file, groups, found.Servers)
 	switch {
 	case file != nil && len(file.Groups) > 0:
@@ -79,7 +78,6 @@ func DiscoverAll(root string, jobs []string) (*Found, error) {
 		all.Topology = Merge(all.Topology, found.Topology)
 		all.Servers = Merge(all.Servers, found.Servers)
 		all.Roles = cmp.Or(all.Roles, found.Roles)
-		all.Files = append(all.Files, found.Files...)
 	}
 
 	return all, errors.Join(errs...)
@@ -105,7 +103,7 @@ func jobDir(root, job string) string {
 }
 
 // first loads the first of the paths that exists.
-func first(found *Found, errs *[]error, load func(string) (*File, error), paths ...string) *File {
+func first(errs *[]error, load func(string) (*File, error), paths ...string) *File {
 	for _, p := range paths {
 		f, err := load(p)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +115,6 @@ func first(found *Found, errs *[]error, load func(string) (*File, error), paths 
 			continue
 		}
 
-		found.Files = append(found.Files, p)
 		return f
 	}
 
@@ -125,12 +122,11 @@ func first(found *Found, errs *[]error, load func(string) (*File, error), paths 
 }
 
 // parallelGroups reads the parallel_group.json of every rank directory.
-func (f *Found) parallelGroups(ranks []string, errs *[]error) *File {
+func parallelGroups(errs *[]error, ranks []string) *File {
 	var all []record.Group
 	seen := map[string]bool{}
 	for _, rank := range ranks {
-		path := filepath.Join(rank, ParallelGroupFile)
-		groups, err := ParallelGroup(path)
+		groups, err := ParallelGroup(filepath.Join(rank, ParallelGroupFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -140,7 +136,6 @@ func (f *Found) parallelGroups(ranks []string, errs *[]error) *File {
 			continue
 		}
 
-		f.Files = append(f.Files, path)
 		for _, g := range groups { // each group stands in the file of every member
 			if key := g.Dim + ":" + g.Name + ":" + setKey(g.Ranks); !seen[key] {
 				seen[key] = true

@@ -63,20 +63,23 @@ func NewWriter(out io.Writer, base int64) *Writer {
 func (w *Writer) Note(text string) { w.note = text }
 
 // Rank names a rank's process after its node.
-func (w *Writer) Rank(r *row.Rank) {
-	if w.named[r.Rank] {
+func (w *Writer) Rank(r *row.Rank) { w.process(r.Rank, r.Node, r.StartedNs) }
+
+// process names a rank's process, once. at is the time of what told of it.
+func (w *Writer) process(rank uint32, node string, at int64) {
+	if w.named[rank] {
 		return
 	}
 
-	w.named[r.Rank] = true
-	name := fmt.Sprintf("rank %d", r.Rank)
-	if r.Node != "" {
-		name += " (" + r.Node + ")"
+	w.named[rank] = true
+	name := fmt.Sprintf("rank %d", rank)
+	if node != "" {
+		name += " (" + node + ")"
 	}
 
-	w.start(r.StartedNs)
-	w.meta("process_name", r.Rank, 0, "name", w.text(name))
-	w.meta("process_sort_index", r.Rank, 0, "sort_index", strconv.AppendUint(nil, uint64(r.Rank), 10))
+	w.start(at)
+	w.meta("process_name", rank, 0, "name", w.text(name))
+	w.meta("process_sort_index", rank, 0, "sort_index", strconv.AppendUint(nil, uint64(rank), 10))
 }
 
 // Records writes raw ranges, in any order; it keeps none of them.
@@ -97,10 +100,7 @@ func (w *Writer) Records(records []row.Record) {
 
 func (w *Writer) record(r *row.Record) {
 	w.start(r.StartNs)
-	if !w.named[r.Rank] {
-		w.Rank(&row.Rank{Rank: r.Rank, Node: r.Node, StartedNs: r.StartNs})
-	}
-
+	w.process(r.Rank, r.Node, r.StartNs)
 	name := r.Kind
 	switch {
 	case r.Op != "":
@@ -120,39 +120,37 @@ func (w *Writer) record(r *row.Record) {
 		}
 	}
 
-	for _, a := range [...]struct {
-		key   string
-		value int64
-	}{{"bytes", r.Bytes}, {"count", r.Count}, {"tokens", r.Tokens}, {"exposed_ns", max(r.ExposedNs, 0)}, {"open", int64(r.Open)}} {
-		if a.value != 0 {
-			b = append(append(append(b, `,"`...), a.key...), `":`...)
-			b = strconv.AppendInt(b, a.value, 10)
-		}
+	b = number(b, "bytes", r.Bytes, r.Bytes != 0)
+	b = number(b, "count", r.Count, r.Count != 0)
+	b = number(b, "tokens", r.Tokens, r.Tokens != 0)
+	b = number(b, "exposed_ns", r.ExposedNs, r.ExposedNs > 0)
+	b = number(b, "open", int64(r.Open), r.Open != 0)
+	w.event(append(b, "}}"...))
+}
+
+// number appends an argument of an event, if it was measured.
+func number(b []byte, key string, v int64, measured bool) []byte {
+	if !measured {
+		return b
 	}
 
-	w.event(append(b, "}}"...))
+	b = append(append(append(b, `,"`...), key...), `":`...)
+	return strconv.AppendInt(b, v, 10)
 }
 
 // Step writes a step of the table steps, for a source without raw ranges.
 func (w *Writer) Step(s *row.Step) {
 	w.start(s.StartNs)
-	if !w.named[s.Rank] {
-		w.Rank(&row.Rank{Rank: s.Rank, Node: s.Node, StartedNs: s.StartNs})
-	}
-
+	w.process(s.Rank, s.Node, s.StartNs)
 	kind := record.Step.String()
 	b := w.slice("step "+strconv.FormatUint(s.Step, 10), kind, track{rank: s.Rank, kind: kind}, s.StartNs, s.StepNs)
 	b = strconv.AppendUint(append(b, `"step":`...), s.Step, 10)
-	for _, a := range [...]struct {
-		key   string
-		value int64
-	}{{"fp_ns", s.FPNs}, {"comm_ns", s.CommNs}, {"exposed_ns", s.ExposedNs}, {"dataloader_ns", s.DataLoaderNs}, {"checkpoint_ns", s.CheckpointNs}, {"self_ns", s.SelfNs}} {
-		if a.value >= 0 {
-			b = append(append(append(b, `,"`...), a.key...), `":`...)
-			b = strconv.AppendInt(b, a.value, 10)
-		}
-	}
-
+	b = number(b, "fp_ns", s.FPNs, s.FPNs >= 0)
+	b = number(b, "comm_ns", s.CommNs, s.CommNs >= 0)
+	b = number(b, "exposed_ns", s.ExposedNs, s.ExposedNs >= 0)
+	b = number(b, "dataloader_ns", s.DataLoaderNs, s.DataLoaderNs >= 0)
+	b = number(b, "checkpoint_ns", s.CheckpointNs, s.CheckpointNs >= 0)
+	b = number(b, "self_ns", s.SelfNs, s.SelfNs >= 0)
 	w.event(append(b, "}}"...))
 }
 

@@ -25,7 +25,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/merge"
-	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
@@ -59,7 +58,7 @@ const RankFiles = 3
 type Options struct {
 	Records rollup.Selection // which raw ranges are stored
 	// Node is this machine's name in the cluster, for files that say none (TaskD's) on a
-	// disk of its own, see placement.New; "" is unknown.
+	// disk of its own, see rollup.NewPlacement; "" is unknown.
 	Node string
 	// State is the directory for cursor and dead letters; "" keeps none (all
 	// may be lost without harm to what is stored).
@@ -125,8 +124,8 @@ type engine struct {
 	ledger fs.FileInfo // of the profiling directory, as of aged
 	aged   func(job string, rank int, name string) bool
 
-	merged merge.Result              // jobs that lie in several directories
-	jobs   map[string]*placement.Job // what was found of each
+	merged merge.Result                 // jobs that lie in several directories
+	jobs   map[string]*rollup.Placement // what was found of each
 }
 
 // LossSum is what was lost for one reason.
@@ -143,7 +142,7 @@ func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 	return &engine{
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
 		tree: tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
-		jobs: map[string]*placement.Job{},
+		jobs: map[string]*rollup.Placement{},
 	}
 }
 
@@ -157,7 +156,7 @@ func (e *engine) rollup(d segment.RankDir) rollup.Options {
 			e.o.Logger.Warn("topology not usable", "err", fmt.Errorf("find topology of job %s: %w", d.Job, err))
 		}
 
-		j = placement.New(found, nil, e.o.Node)
+		j = rollup.NewPlacement(found, nil, e.o.Node)
 		e.jobs[d.Job] = j
 	}
 

@@ -52,14 +52,7 @@ var compression = parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest})
 func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq[[]T], meta map[string]string, sortedBy ...string) error {
 	w := *slot
 	if w == nil {
-		var columns []parquet.SortingColumn
-		for _, c := range sortedBy {
-			columns = append(columns, parquet.Ascending(c))
-		}
-
-		w = parquet.NewGenericWriter[T](out,
-			compression, parquet.MaxRowsPerRowGroup(rowGroup),
-			parquet.SortingWriterConfig(parquet.SortingColumns(columns...)), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
+		w = newWriter[T](out, sortedBy...)
 	} else {
 		w.Reset(out)
 	}
@@ -81,6 +74,18 @@ func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq
 
 	*slot = w
 	return nil
+}
+
+// newWriter begins a file of rows, which say in its footer by which columns they are sorted.
+func newWriter[T any](out io.Writer, sortedBy ...string) *parquet.GenericWriter[T] {
+	var columns []parquet.SortingColumn
+	for _, c := range sortedBy {
+		columns = append(columns, parquet.Ascending(c))
+	}
+
+	return parquet.NewGenericWriter[T](out,
+		compression, parquet.MaxRowsPerRowGroup(rowGroup),
+		parquet.SortingWriterConfig(parquet.SortingColumns(columns...)), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
 }
 
 // run yields rows as one run.

@@ -5,8 +5,6 @@ import (
 	"io"
 	"iter"
 
-	"github.com/parquet-go/parquet-go"
-
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
@@ -27,9 +25,7 @@ func NewExport(out io.Writer, table string) (*Export, error) {
 	case row.StepsTable:
 		export(e, out, func(r *row.Rows) iter.Seq[[]row.Step] { return run(r.Steps) })
 	case row.CommunicationsTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]row.Communication] {
-			return run(r.Communications)
-		})
+		export(e, out, func(r *row.Rows) iter.Seq[[]row.Communication] { return run(r.Communications) })
 	case row.RecordsTable:
 		export(e, out, func(r *row.Rows) iter.Seq[[]row.Record] { return unpacked(r.Raws.Words, r.Raws.Rows) })
 	default:
@@ -40,7 +36,7 @@ func NewExport(out io.Writer, table string) (*Export, error) {
 }
 
 func export[T any](e *Export, out io.Writer, rows func(*row.Rows) iter.Seq[[]T]) {
-	w := parquet.NewGenericWriter[T](out, compression, parquet.MaxRowsPerRowGroup(rowGroup), parquet.CreatedBy("laggard", layout.SchemaVersion, ""))
+	w := newWriter[T](out)
 	w.SetKeyValueMetadata(layout.SchemaKey, layout.SchemaVersion)
 	e.write = func(r *row.Rows) error {
 		for some := range rows(r) {

@@ -18,9 +18,7 @@ var ascend = format{
 	Leads: func(f *profileFile) bool {
 		switch f.Name() {
 		case ascendTrace:
-			h := f.Head()
-			i := space(h, 0)
-			return i < len(h) && h[i] == '[' && bytes.Contains(h, []byte(`"ph"`))
+			return f.begins() == '[' && bytes.Contains(f.Head(), []byte(`"ph"`))
 		case ascendSums:
 			return f.Beside(ascendTrace) == nil && len(f.matches("*.db")) == 0 && bytes.HasPrefix(f.Head(), []byte(sumsHead))
 		}
@@ -66,8 +64,8 @@ func ascendRank(f *profileFile) int {
 			}
 
 			if end, err := value(text, at); err == nil {
-				if n := number(text[at:end], -1); n >= 0 && n < 1<<24 {
-					return int(n)
+				if n := rankIn(text[at:end]); n >= 0 {
+					return n
 				}
 			}
 		}
@@ -81,19 +79,17 @@ func (t *capture) ascendEvent(e *event) {
 	iv := interval{e.ts, e.ts + e.dur}
 	switch {
 	case e.ph == 's' && string(e.cat) == "async_npu": // its id is the start on the device
-		if n := number(e.id, 0); n > 0 && len(t.launches) < mostRanges {
-			t.launches = append(t.launches, launch{uint64(n), threadOf(e), interval{e.ts, e.ts}})
+		if n := number(e.id, 0); n > 0 {
+			hold(&t.launches, launch{uint64(n), threadOf(e), interval{e.ts, e.ts}})
 		}
 	case e.ph != 'X' || e.dur < 0:
 	case string(e.cat) == "cpu_op":
 		t.event(e)
 	case bytes.HasPrefix(e.name, []byte("hcom_")):
-		if len(t.kernels) < mostRanges {
-			c := comm{interval: iv, dtype: string(e.arg("data_type")), in: number(e.arg("count"), 0), corr: uint64(max(e.ts, 0))}
-			c.op, c.group = hcclName(string(e.name))
-			t.kernels = append(t.kernels, c)
-			t.anything, t.last = true, max(t.last, iv.to)
-		}
+		c := comm{interval: iv, dtype: string(e.arg("data_type")), count: number(e.arg("count"), 0), corr: uint64(max(e.ts, 0))}
+		c.op, c.group = hcclName(string(e.name))
+		hold(&t.kernels, c)
+		t.anything, t.last = true, max(t.last, iv.to)
 	case string(e.name) == "Computing" && len(e.cat) == 0:
 		t.work.add(iv.from, iv.to)
 	}

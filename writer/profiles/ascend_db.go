@@ -57,7 +57,7 @@ func readAscendDB(ctx context.Context, f *profileFile, out *output) (err error) 
 func (a *ascendDB) identity(ctx context.Context) error {
 	if a.id.Rank < 0 {
 		err := a.read(ctx, "RANK_DEVICE_MAP", []string{"rankId"}, func(c cells) error {
-			if n := c.int(0); n >= 0 && n < 1<<24 {
+			if n := c.int(0); n >= 0 && n < mostRanks {
 				a.id.Rank = int(n)
 			}
 
@@ -110,7 +110,7 @@ func (a *ascendDB) communication(ctx context.Context) error {
 
 		said = append(said, names{c.int(0), c.int(4), c.int(5)})
 		a.words[c.int(0)], a.words[c.int(4)] = "", ""
-		a.kernels = append(a.kernels, comm{interval: interval{from, to}, in: c.int(6), corr: uint64(max(c.int(3), 0))})
+		a.kernels = append(a.kernels, comm{interval: interval{from, to}, count: c.int(6), corr: uint64(max(c.int(3), 0))})
 		a.anything = true
 		return nil
 	})
@@ -142,8 +142,8 @@ func (a *ascendDB) communication(ctx context.Context) error {
 	}
 
 	return errors.Join(err, a.read(ctx, "CANN_API", []string{"startNs", "endNs", "connectionId", "globalTid"}, func(c cells) error {
-		if corr := uint64(max(c.int(2), 0)); corr != 0 && launched[corr] && len(a.launches) < mostRanges {
-			a.launches = append(a.launches, launch{corr, uint64(c.int(3)), interval{c.int(0), max(c.int(1), c.int(0))}})
+		if corr := uint64(max(c.int(2), 0)); corr != 0 && launched[corr] {
+			hold(&a.launches, launch{corr, uint64(c.int(3)), interval{c.int(0), max(c.int(1), c.int(0))}})
 		}
 
 		return nil
@@ -173,14 +173,9 @@ func (a *ascendDB) strings(ctx context.Context) error {
 // where it was profiled without ProfilerActivity.CPU.
 func (a *ascendDB) annotations(ctx context.Context) error {
 	return a.readIfThere(ctx, "PYTORCH_API", []string{"startNs", "endNs", "name"}, func(c cells) error {
-		w := a.words[c.int(2)]
-		if w == "" || len(a.host) >= mostRanges {
-			return nil
-		}
-
-		r, ok := annotated([]byte(w), c.int(0), c.int(1)-c.int(0))
+		r, ok := annotated([]byte(a.words[c.int(2)]), c.int(0), c.int(1)-c.int(0))
 		if ok && r.Kind != record.Step && r.Dur >= 0 { // STEP_TIME has the steps
-			a.host = append(a.host, r)
+			hold(&a.host, r)
 		}
 
 		return nil

@@ -35,7 +35,6 @@ type capture struct {
 	nccl     bool  // collectives were enqueued to a device
 	onDevice bool  // the process had a device
 	cut      bool  // the profile breaks off
-	named    bool  // the rank is that of the file's name
 	anything bool
 }
 
@@ -49,6 +48,13 @@ func newCapture(id identity) *capture {
 	return &capture{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
 }
 
+// hold appends what a capture holds, as long as there is room for it.
+func hold[T any](list *[]T, v T) {
+	if len(*list) < mostRanges {
+		*list = append(*list, v)
+	}
+}
+
 // member notes a process group with the ranks in it.
 func (t *capture) member(name, what string, list []byte) {
 	const most = 256 // groups that a row of ranks keeps
@@ -58,12 +64,12 @@ func (t *capture) member(name, what string, list []byte) {
 
 	var ranks []int
 	for _, e := range elements(list) {
-		n := number(e, -1)
-		if n < 0 || n >= 1<<24 {
+		n := rankIn(e)
+		if n < 0 {
 			return // shortened to "0, 1, …"
 		}
 
-		ranks = append(ranks, int(n))
+		ranks = append(ranks, n)
 	}
 
 	if len(ranks) > 1 {
@@ -130,7 +136,6 @@ func (t *capture) give(f *profileFile, out *output) error {
 	}
 
 	rank := out.Rank(t.id)
-	rank.named = t.named
 	t.giveGroups(rank)
 	t.onDevice = t.ranOnDevice()
 	steps, partly := t.steps()

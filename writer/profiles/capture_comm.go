@@ -14,7 +14,7 @@ import (
 type comm struct {
 	interval
 	op, group, dtype string
-	in, out          int64
+	count            int64 // elements, of what goes in or comes out the more
 	corr             uint64
 	stream           uint64 // of the device, or thread of the host
 }
@@ -61,6 +61,13 @@ func collectiveKernel(name []byte) (op string, ok bool) {
 	return "", false
 }
 
+// setOp sets the operation of a communication, which is called raw where it was recorded.
+func setOp(r *record.Record, raw string) {
+	if r.Op = record.BaseOp(raw); r.Op != raw {
+		r.OpRaw = raw
+	}
+}
+
 // said returns what was said of the collective that was enqueued around a launch: the innermost
 // range of the thread that tells something has the word.
 func (t *capture) said(l launch) (out comm) {
@@ -75,7 +82,7 @@ func (t *capture) said(l launch) (out comm) {
 		}
 
 		out.op, out.group, out.dtype = cmp.Or(out.op, c.op), cmp.Or(out.group, c.group), cmp.Or(out.dtype, c.dtype)
-		out.in, out.out = max(out.in, c.in), max(out.out, c.out)
+		out.count = max(out.count, c.count)
 	}
 
 	return out
@@ -112,13 +119,10 @@ func (t *capture) giveComms(rank *rankOutput, comms []comm, device bool) {
 		}
 
 		raw, _, _ := strings.Cut(cmp.Or(said.op, c.op), "(") // a kernel's parameters
-		if r.Op = record.BaseOp(raw); r.Op != raw {
-			r.OpRaw = raw
-		}
-
+		setOp(&r, raw)
 		r.Group = cmp.Or(c.group, said.group)
 		r.Dtype = record.BaseDtype(cmp.Or(c.dtype, said.dtype))
-		r.Count = max(c.in, c.out, said.in, said.out)
+		r.Count = max(c.count, said.count)
 		r.Bytes = r.Count * int64(record.DtypeSize(r.Dtype))
 		rank.Add(&r)
 	}

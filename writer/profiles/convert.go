@@ -14,8 +14,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // ErrNone is returned, wrapped, when there is no profile in a folder.
@@ -68,15 +66,6 @@ func Sentences(problems []Problem) (words []string) {
 	}
 
 	return words
-}
-
-// profile is one that was read.
-type profile struct {
-	file   *profileFile
-	worker int // its place among the workers' names
-	hash   record.ID
-	out    output
-	parts  []part // what was written of it, a rank each
 }
 
 // Open reads the profiles below a folder, or the one in a file, into a profiling directory.
@@ -220,7 +209,7 @@ func (f *folder) none(from string) error {
 
 // read reads the profiles, several at a time, and puts their segments in order.
 func (t *Tree) read(ctx context.Context, leads []*profileFile, o Options) error {
-	all := make([]*profile, len(leads))
+	all := make([]*output, len(leads))
 	workers := map[string]int{}
 	for _, file := range leads { // sorted by name
 		if w := workerOf(file.name); workers[w] == 0 {
@@ -262,11 +251,11 @@ func (t *Tree) read(ctx context.Context, leads []*profileFile, o Options) error 
 }
 
 // profile reads one profile and writes its ranges. What can't be read of it is told in it.
-func (t *Tree) profile(ctx context.Context, file *profileFile, worker int) (*profile, error) {
-	p := &profile{file: file, worker: worker}
+func (t *Tree) profile(ctx context.Context, file *profileFile, worker int) (*output, error) {
+	out := &output{file: file, worker: worker}
 	var err error
-	if p.hash, err = file.hash(ctx); err == nil {
-		err = t.Format.Read(ctx, file, &p.out)
+	if out.hash, err = file.hash(ctx); err == nil {
+		err = t.Format.Read(ctx, file, out)
 	}
 
 	if ctx.Err() != nil {
@@ -274,34 +263,33 @@ func (t *Tree) profile(ctx context.Context, file *profileFile, worker int) (*pro
 	}
 
 	if err != nil {
-		p.out.Unread(file.Path, "%s", cause(err))
+		out.Unread(file.Path, "%s", cause(err))
 	}
 
-	if p.out.beyond > 0 {
-		p.out.Unread(file.Path, "it holds more than %d ranges: %d are left out", mostRanges, p.out.beyond)
+	if out.beyond > 0 {
+		out.Unread(file.Path, "it holds more than %d ranges: %d are left out", mostRanges, out.beyond)
 	}
 
-	for i, r := range p.out.ranks {
-		if r.Rank < 0 && len(p.out.ranks) > 1 {
-			r.Rank = worker*len(p.out.ranks) + i
-			p.out.Note(file.Path, "it tells no rank of its %d processes: they are numbered by their devices, and files by the order of names", len(p.out.ranks))
+	for i, r := range out.ranks {
+		if r.Rank < 0 && len(out.ranks) > 1 {
+			r.Rank = worker*len(out.ranks) + i
+			out.Note(file.Path, "it tells no rank of its %d processes: they are numbered by their devices, and files by the order of names", len(out.ranks))
 		}
 
 		if len(r.spans) == 0 && (r.Partly || r.computed.to <= r.computed.from) {
-			p.out.Unread(file.Path, "no range of the job in it")
+			out.Unread(file.Path, "no range of the job in it")
 			continue
 		}
 
-		written, err := t.write(p, r)
-		if err != nil {
+		if err := t.write(r); err != nil {
 			return nil, err
 		}
 
-		r.spans, r.words, r.index = nil, nil, nil
-		p.parts = append(p.parts, written)
+		r.spans, r.words, r.index, r.Groups = nil, nil, nil, nil // what is written is not held
 	}
 
-	return p, nil
+	out.ranks = slices.DeleteFunc(out.ranks, func(r *rankOutput) bool { return r.paths == nil })
+	return out, nil
 }
 
 // jobName names a job for the folder that its profiles lie in.

@@ -62,6 +62,15 @@ func (f *profileFile) Head() []byte {
 	return f.head
 }
 
+// begins returns the first byte of the content that is no space, 0 without one.
+func (f *profileFile) begins() byte {
+	if i := space(f.Head(), 0); i < len(f.head) {
+		return f.head[i]
+	}
+
+	return 0
+}
+
 // forget drops what was read to tell the format.
 func (f *profileFile) forget() { f.head, f.tablesIn, f.looked = nil, nil, false }
 
@@ -73,22 +82,17 @@ func (f *profileFile) Open() (io.ReadCloser, error) {
 	}
 
 	b := bufio.NewReaderSize(raw, 64<<10)
-	if magic, _ := b.Peek(2); len(magic) < 2 || magic[0] != 0x1f || magic[1] != 0x8b {
-		return struct {
-			io.Reader
-			io.Closer
-		}{b, raw}, nil
-	}
-
-	z, err := gzip.NewReader(b)
-	if err != nil {
-		return nil, errors.Join(err, raw.Close())
+	var content io.Reader = b
+	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
+		if content, err = gzip.NewReader(b); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
 	}
 
 	return struct {
 		io.Reader
 		io.Closer
-	}{z, raw}, nil
+	}{content, raw}, nil
 }
 
 // read has scan read the content. Where that breaks off behind something of use, as anything

@@ -32,11 +32,7 @@ var flight = format{
 			return bytes.Contains(h, []byte("pg_config")) && bytes.Contains(h, []byte("version")) && f.Beside(f.Name()+".json") == nil
 		}
 
-		if i := space(h, 0); i == len(h) || h[i] != '{' {
-			return false
-		}
-
-		return bytes.Contains(h, []byte(`"entries"`)) && (bytes.Contains(h, []byte(`"pg_config"`)) || bytes.Contains(h, []byte(`"profiling_name"`)))
+		return f.begins() == '{' && bytes.Contains(h, []byte(`"entries"`)) && (bytes.Contains(h, []byte(`"pg_config"`)) || bytes.Contains(h, []byte(`"profiling_name"`)))
 	},
 	Read: readFlight,
 }
@@ -82,7 +78,7 @@ func (d *flightDump) config(key, v []byte) {
 		return
 	}
 
-	membersOf(v, func(_, g []byte) bool {
+	_, _ = members(v, 0, func(_, g []byte) bool { // one that breaks off has those before
 		// The default group has no name here, and "0" in the entries.
 		name := cmp.Or(string(memberOf(g, "name")), "0")
 		d.member(name, string(memberOf(g, "desc")), memberOf(g, "ranks"))
@@ -111,14 +107,9 @@ func (d *flightDump) entry(b []byte, i int) (int, error) {
 
 	d.anything = true
 	raw, other, _ := strings.Cut(raw, " ") // send 0->1, recv 0<-1
-	if r.Op = record.BaseOp(raw); r.Op != raw {
-		r.OpRaw = raw
-	}
-
+	setOp(&r, raw)
 	if i := strings.LastIndexAny(other, ">-"); i >= 0 {
-		if peer := number([]byte(other[i+1:]), -1); peer >= 0 && peer < 1<<24 {
-			r.Peer = int32(peer)
-		}
+		r.Peer = int32(rankIn([]byte(other[i+1:])))
 	}
 
 	if g := elements(memberOf(e, "process_group")); len(g) > 0 {

@@ -40,8 +40,9 @@ func Words() []string {
 // that is unknownRank.
 type identity struct {
 	Rank, World, LocalRank int
-	Node, Device           string
+	Node                   string
 	PID                    int
+	named                  bool // Rank is that of the file's name
 	// Groups are the parallel groups that the rank is a member of. They may be set until Read
 	// returns.
 	Groups []record.Group
@@ -51,11 +52,27 @@ type identity struct {
 // order of names.
 const unknownRank = -1
 
+// mostRanks bounds the numbers of ranks, and how many there are. The largest jobs have 100,000; what a
+// hostile file says beyond that is no rank.
+const mostRanks = 1 << 24
+
+// rankIn reads the number of a rank; what is none is unknownRank.
+func rankIn(v []byte) int {
+	if n := number(v, unknownRank); n >= 0 && n < mostRanks {
+		return int(n)
+	}
+
+	return unknownRank
+}
+
 // mostRanges bounds the ranges of one profile: some 100 MB.
 const mostRanges = 1 << 20
 
-// output takes what a format reads of one profile. It is not safe for concurrent use.
+// output is one profile, and takes what a format reads of it. It is not safe for concurrent use.
 type output struct {
+	file   *profileFile // that leads it
+	worker int          // its place among the workers' names
+	hash   record.ID
 	ranks  []*rankOutput
 	unread []Problem
 	notes  []Problem
@@ -104,7 +121,6 @@ func told(list []Problem, path, format string, args []any) []Problem {
 type rankOutput struct {
 	identity
 	out   *output
-	named bool // its number is that of the file's name
 	spans []span
 	words []string
 	index map[string]uint32
@@ -112,6 +128,10 @@ type rankOutput struct {
 	Partly bool
 	// computed is from the first to the last that the rank computed.
 	computed interval
+	// What was written: from the first to the last of the ranges, in files in order, under names that
+	// are no segments' yet.
+	written interval
+	paths   []string
 }
 
 // span is a record with its words as numbers: a trace has many ranges and few words.

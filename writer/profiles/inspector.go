@@ -24,9 +24,7 @@ var inspector = format{
 	What:    "NCCL Inspector logs (JSON lines)",
 	Endings: []string{".log", ".jsonl"},
 	Leads: func(f *profileFile) bool {
-		h := f.Head()
-		i := space(h, 0)
-		return i < len(h) && h[i] == '{' && bytes.Contains(h, []byte(`"inspector_output_format_version"`))
+		return f.begins() == '{' && bytes.Contains(f.Head(), []byte(`"inspector_output_format_version"`))
 	},
 	Read: readInspector,
 }
@@ -81,7 +79,7 @@ func readInspector(ctx context.Context, f *profileFile, out *output) error {
 func (l *inspectorLog) object(o []byte) {
 	var operation []byte
 	kind, other := "", false
-	membersOf(o, func(k, v []byte) bool {
+	_, _ = members(o, 0, func(k, v []byte) bool { // it is whole
 		switch string(k) {
 		case "header":
 			l.header(v)
@@ -112,16 +110,10 @@ func (l *inspectorLog) object(o []byte) {
 
 	c := inspected{of: l.said, rec: record.New(record.Communication)}
 	r := &c.rec
-	if r.Op = record.BaseOp(raw); r.Op != raw {
-		r.OpRaw = raw
-	}
-
+	setOp(r, raw)
 	r.Side, r.Group, r.Start, r.Dur = record.Device, l.said.id, l.dump*1000, us*1000
 	r.Bytes = max(number(memberOf(operation, kind+"_msg_size_bytes"), 0), 0)
-	if peer := number(memberOf(operation, "p2p_peer"), -1); peer >= 0 && peer < 1<<24 {
-		r.Peer = int32(peer)
-	}
-
+	r.Peer = int32(rankIn(memberOf(operation, "p2p_peer")))
 	if c.timed = traced(r, memberOf(operation, "event_trace_ts"), kind); !c.timed {
 		l.untimed++
 	}
@@ -135,12 +127,12 @@ const mostMicros = math.MaxInt64 / 2000
 
 // header takes whose operations follow.
 func (l *inspectorLog) header(v []byte) {
-	c := communicator{id: string(memberOf(v, "comm_name")), rank: int(number(memberOf(v, "rank"), -1)), ranks: int(number(memberOf(v, "n_ranks"), 0))}
+	c := communicator{id: string(memberOf(v, "comm_name")), rank: rankIn(memberOf(v, "rank")), ranks: int(number(memberOf(v, "n_ranks"), 0))}
 	if c.id == "" || c.id == "unknown" {
 		c.id = string(memberOf(v, "id"))
 	}
 
-	if c.rank < 0 || c.ranks <= c.rank || c.ranks > 1<<24 || len(c.id) > record.MaxWord {
+	if c.rank < 0 || c.ranks <= c.rank || c.ranks > mostRanks || len(c.id) > record.MaxWord {
 		c = communicator{}
 	}
 

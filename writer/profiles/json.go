@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -9,7 +10,8 @@ import (
 // memberOf returns the value of a key of an object, of a text what is between its quotes; nil where it
 // has none.
 func memberOf(object []byte, key string) (found []byte) {
-	membersOf(object, func(k, v []byte) bool {
+	// Of a damaged object what stands before the damage counts.
+	_, _ = members(object, 0, func(k, v []byte) bool {
 		if string(k) == key {
 			found = text(v)
 			return false
@@ -20,29 +22,39 @@ func memberOf(object []byte, key string) (found []byte) {
 	return found
 }
 
-// membersOf calls each with the keys and values of an object, until it returns false.
-func membersOf(object []byte, each func(key, value []byte) bool) {
-	if len(object) == 0 || object[0] != '{' {
-		return
+var errNoObject = errors.New("no object")
+
+// members calls each with the keys and values of the object that begins at b[i], until it returns
+// false, and returns where that is: the object's end, as a rule.
+func members(b []byte, i int, each func(key, value []byte) bool) (end int, err error) {
+	if i >= len(b) || b[i] != '{' {
+		return i, errNoObject
 	}
 
-	for i := space(object, 1); i < len(object) && object[i] != '}'; {
-		if object[i] == ',' {
-			i = space(object, i+1)
+	for i = space(b, i+1); i < len(b); i = space(b, end) {
+		if b[i] == '}' {
+			return i + 1, nil
 		}
 
-		k, at, err := keyOf(object, i)
+		if b[i] == ',' {
+			i = space(b, i+1)
+		}
+
+		key, at, err := keyOf(b, i)
 		if err != nil {
-			return
+			return i, err
 		}
 
-		end, err := value(object, at)
-		if err != nil || !each(k, object[at:end]) {
-			return
+		if end, err = value(b, at); err != nil {
+			return at, err
 		}
 
-		i = space(object, end)
+		if !each(key, b[at:end]) {
+			return end, nil
+		}
 	}
+
+	return 0, errShort
 }
 
 // elements splits a list, which may be a text that holds one.

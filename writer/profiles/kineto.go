@@ -25,7 +25,7 @@ var kineto = format{
 	Endings: []string{".json", ".gz"},
 	Leads: func(f *profileFile) bool {
 		h := f.Head()
-		if i := space(h, 0); i == len(h) || h[i] != '{' && h[i] != '[' {
+		if c := f.begins(); c != '{' && c != '[' {
 			return false
 		}
 
@@ -66,12 +66,12 @@ func (t *capture) beside(key, v []byte) {
 	case "deviceProperties":
 		t.onDevice = len(elements(v)) > 0
 	case "distributedInfo":
-		if n := number(memberOf(v, "rank"), -1); n >= 0 && n < 1<<24 {
-			t.id.Rank = int(n)
+		if n := rankIn(memberOf(v, "rank")); n >= 0 {
+			t.id.Rank = n
 		}
 
-		if n := number(memberOf(v, "world_size"), 0); n > 0 && n < 1<<24 {
-			t.id.World = int(n)
+		if n := rankIn(memberOf(v, "world_size")); n > 0 {
+			t.id.World = n
 		}
 
 		for _, g := range elements(memberOf(v, "pg_config")) {
@@ -95,19 +95,19 @@ func (t *capture) event(e *event) {
 	case "kernel", "Kernel":
 		t.kernel(e, iv)
 	case "cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime":
-		if bytes.Contains(e.name, []byte("Launch")) && len(t.launches) < mostRanges {
+		if bytes.Contains(e.name, []byte("Launch")) {
 			if n := number(e.arg("correlation"), 0); n > 0 {
-				t.launches = append(t.launches, launch{uint64(n), threadOf(e), iv})
+				hold(&t.launches, launch{uint64(n), threadOf(e), iv})
 			}
 		}
 	case "gpu_user_annotation":
 		switch r, ok := annotated(e.name, e.ts, e.dur); {
 		case !ok:
-		case r.Kind == record.Step && len(t.deviceMarks) < mostRanges:
-			t.deviceMarks = append(t.deviceMarks, r)
-		case r.Kind != record.Step && len(t.device) < mostRanges:
+		case r.Kind == record.Step:
+			hold(&t.deviceMarks, r)
+		default:
 			r.Side = record.Device
-			t.device = append(t.device, annotation{r, number(e.arg("External id"), 0)})
+			hold(&t.device, annotation{r, number(e.arg("External id"), 0)})
 		}
 	case "cpu_op", "user_annotation", "Operator", "":
 		t.hostRange(e, iv)
@@ -131,8 +131,8 @@ func (t *capture) hostRange(e *event, iv interval) {
 			if i >= 3 {
 				t.nccl = true
 				t.enqueue(c, e)
-			} else if len(t.blocking) < mostRanges {
-				t.blocking = append(t.blocking, c)
+			} else {
+				hold(&t.blocking, c)
 			}
 
 			return
@@ -147,11 +147,10 @@ func (t *capture) hostRange(e *event, iv interval) {
 	}
 
 	if r, ok := annotated(e.name, e.ts, e.dur); ok {
-		switch {
-		case r.Kind == record.Step && len(t.marks) < mostRanges:
-			t.marks = append(t.marks, r)
-		case r.Kind != record.Step && len(t.host) < mostRanges:
-			t.host = append(t.host, r)
+		if r.Kind == record.Step {
+			hold(&t.marks, r)
+		} else {
+			hold(&t.host, r)
 		}
 
 		if r.Kind == record.FP || r.Kind == record.Other {
@@ -172,7 +171,7 @@ func (t *capture) name(f *profileFile) {
 	m := exported.FindStringSubmatch(path.Base(f.name))
 	if t.id.Rank < 0 {
 		t.id.Rank = rankOfName(f.name)
-		t.named = t.id.Rank >= 0
+		t.id.named = t.id.Rank >= 0
 	}
 
 	if m == nil {
@@ -206,22 +205,18 @@ func (t *capture) kernel(e *event, iv interval) {
 		return
 	}
 
-	if len(t.kernels) >= mostRanges {
-		return
-	}
-
 	k := t.collective(e)
 	k.interval = iv
 	k.op = cmp.Or(k.op, op)
 	k.corr, k.stream = corr, uint64(max(number(e.arg("stream"), 0), 0))
-	t.kernels = append(t.kernels, k)
+	hold(&t.kernels, k)
 }
 
 // collective reads what newer traces say of a collective.
 func (t *capture) collective(e *event) comm {
 	c := comm{
 		op: string(e.arg("Collective name")), group: string(e.arg("Process Group Name")), dtype: string(e.arg("dtype")),
-		in: number(e.arg("In msg nelems"), 0), out: number(e.arg("Out msg nelems"), 0),
+		count: max(number(e.arg("In msg nelems"), 0), number(e.arg("Out msg nelems"), 0)),
 	}
 	if c.group != "" && t.groups[c.group] == nil {
 		t.member(c.group, string(e.arg("Process Group Description")), e.arg("Process Group Ranks"))
@@ -232,10 +227,8 @@ func (t *capture) collective(e *event) comm {
 
 // enqueue keeps what was said of a collective when it was enqueued.
 func (t *capture) enqueue(c comm, e *event) {
-	if len(t.enqueued) < mostRanges {
-		c.stream = threadOf(e)
-		t.enqueued = append(t.enqueued, c)
-	}
+	c.stream = threadOf(e)
+	hold(&t.enqueued, c)
 }
 
 // threadOf returns a number for the thread of an event.

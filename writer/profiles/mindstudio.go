@@ -118,7 +118,7 @@ func rankOfLine(line []string, columns map[string]int, id *identity) (int, bool)
 	}
 
 	n, err := strconv.Atoi(line[index])
-	return n, err == nil && n >= 0 && n < 1<<24
+	return n, err == nil && n >= 0 && n < mostRanks
 }
 
 func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {

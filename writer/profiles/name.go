@@ -69,9 +69,9 @@ func rankOfName(name string) int {
 	return unknownRank
 }
 
-// byName says where the rank of a part comes from, and what to do, if that is its file's name.
-func byName(p *part) string {
-	if !p.named {
+// byName says where the number of a rank comes from, and what to do, if that is its file's name.
+func byName(r *rankOutput) string {
+	if !r.named {
 		return ""
 	}
 

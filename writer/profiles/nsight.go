@@ -49,22 +49,20 @@ const nsightKernels = "CUPTI_ACTIVITY_KIND_KERNEL"
 // nsightFile is one export while it is read.
 type nsightFile struct {
 	*database
-	out     *output
-	base    int64            // ns since 1970 at which the capture's clock was 0
-	node    string           // host
-	words   map[int64]string // of StringIds: names that annotations have
-	called  map[int64]string // of StringIds: kernels of collectives
-	ranks   map[onDevice]*capture
-	said    map[string]string // RANK and its like: environment and arguments of the launched process
-	held    int               // collectives of all ranks
-	markers map[int64]markers // by process
+	out    *output
+	base   int64            // ns since 1970 at which the capture's clock was 0
+	node   string           // host
+	words  map[int64]string // of StringIds: names that annotations have
+	called map[int64]string // of StringIds: kernels of collectives
+	ranks  map[onDevice]*capture
+	said   map[string]string // RANK and its like: environment and arguments of the launched process
+	held   int               // collectives of all ranks
+	// markers are a process's ranges that may be its steps, by what they are called without the number.
+	markers map[int64]map[string][]record.Record
 }
 
 // onDevice is a process and its GPU.
 type onDevice struct{ process, device int64 }
-
-// markers are a process's ranges that may be its steps, by what they are called without the number.
-type markers map[string][]record.Record
 
 func readNsight(ctx context.Context, f *profileFile, out *output) (err error) {
 	if !f.isSQLite() {
@@ -77,7 +75,7 @@ func readNsight(ctx context.Context, f *profileFile, out *output) (err error) {
 	}
 
 	defer func() { err = errors.Join(err, d.Close()) }()
-	n := &nsightFile{database: d, out: out, words: map[int64]string{}, called: map[int64]string{}, ranks: map[onDevice]*capture{}, said: map[string]string{}, markers: map[int64]markers{}}
+	n := &nsightFile{database: d, out: out, words: map[int64]string{}, called: map[int64]string{}, ranks: map[onDevice]*capture{}, said: map[string]string{}, markers: map[int64]map[string][]record.Record{}}
 	if err := d.readParts(ctx, out, n.clock, n.launched, n.strings, n.kernels, n.graphs, n.launches, n.annotations); err != nil {
 		return err
 	}
@@ -144,7 +142,7 @@ var (
 // number returns what the first of the words says that says something, else -1.
 func (n *nsightFile) number(words []string) int {
 	for _, w := range words {
-		if v, err := strconv.Atoi(n.said[w]); err == nil && v >= 0 && v < 1<<24 {
+		if v, err := strconv.Atoi(n.said[w]); err == nil && v >= 0 && v < mostRanks {
 			return v
 		}
 	}
@@ -256,9 +254,7 @@ func (n *nsightFile) launches(ctx context.Context) error {
 		}
 
 		for _, t := range devices[process] {
-			if len(t.launches) < mostRanges {
-				t.launches = append(t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
-			}
+			hold(&t.launches, launch{corr, uint64(tid), interval{c.int(0), max(c.int(1), c.int(0))}})
 		}
 
 		return nil
@@ -296,7 +292,7 @@ func (n *nsightFile) annotations(ctx context.Context) error {
 			}
 
 			if n.markers[process] == nil {
-				n.markers[process] = markers{}
+				n.markers[process] = map[string][]record.Record{}
 			}
 
 			word := strings.ToLower(m[1])
@@ -315,11 +311,11 @@ func (n *nsightFile) annotations(ctx context.Context) error {
 	})
 }
 
-// steps are those of the markers that last longest in sum: others stand within them. Ranges without a
-// number are counted.
-func (m markers) steps() (steps []record.Record) {
+// steps are those of a process's markers that last longest in sum: others stand within them. Ranges
+// without a number are counted.
+func (n *nsightFile) steps(process int64) (steps []record.Record) {
 	most, sums := "", map[string]int64{}
-	for word, ranges := range m {
+	for word, ranges := range n.markers[process] {
 		for i := range ranges {
 			sums[word] += ranges[i].Dur
 		}
@@ -329,7 +325,7 @@ func (m markers) steps() (steps []record.Record) {
 		}
 	}
 
-	steps = m[most]
+	steps = slices.Clone(n.markers[process][most])
 	slices.SortFunc(steps, func(a, b record.Record) int { return cmp.Compare(a.Start, b.Start) })
 	if slices.ContainsFunc(steps, func(r record.Record) bool { return r.Step == record.NoStep }) {
 		for i := range steps {
@@ -354,7 +350,7 @@ func (n *nsightFile) give() error {
 		t := n.ranks[at]
 		t.id.LocalRank = i
 		t.id.Rank, t.id.World = n.whose(i, len(all))
-		t.marks = slices.Clone(n.markers[at.process].steps())
+		t.marks = n.steps(at.process)
 		if err := t.give(n.file, n.out); err != nil {
 			return err
 		}

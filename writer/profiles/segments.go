@@ -14,48 +14,38 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// part is one rank's segments of one profile.
-type part struct {
-	rank, world int
-	pid         int
-	hash        record.ID
-	begin, end  int64
-	file        *profileFile
-	named       bool     // its file's name told the rank
-	paths       []string // in order, under names that are no segments' yet
-}
-
 // write writes a rank's ranges as segments: the identity, then the ranges in the order of
 // their host starts, as a ring of their own. Where the profile marks no step, all of it is one.
-func (t *Tree) write(p *profile, r *rankOutput) (part, error) {
+func (t *Tree) write(r *rankOutput) error {
+	file := r.out.file
 	if r.asOneStep() {
-		p.out.Note(p.file.Path, "it marks no step: all of it is taken for one")
+		r.out.Note(file.Path, "it marks no step: all of it is taken for one")
 	}
 
 	slices.SortStableFunc(r.spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.begin(), b.begin()), cmp.Compare(a.kind, b.kind))
 	})
-	w := part{rank: r.Rank, world: r.World, pid: r.PID, hash: p.hash, begin: r.spans[0].begin(), file: p.file, named: r.named}
-	if w.rank < 0 {
-		w.rank = rankOfName(p.file.name)
-		w.named = w.rank >= 0
+	if r.Rank < 0 {
+		r.Rank = rankOfName(file.name)
+		r.named = r.Rank >= 0
 	}
 
-	if w.rank < 0 {
-		w.rank = p.worker
-		p.out.Note(p.file.Path, "it tells no rank, nor does its name (rank0, worker0): ranks are numbered by the order of names")
+	if r.Rank < 0 {
+		r.Rank = r.out.worker
+		r.out.Note(file.Path, "it tells no rank, nor does its name (rank0, worker0): ranks are numbered by the order of names")
 	}
 
+	r.written.from = r.spans[0].begin()
 	for i := range r.spans {
-		w.end = max(w.end, r.spans[i].hostEnd())
+		r.written.to = max(r.written.to, r.spans[i].hostEnd())
 	}
 
-	dir := filepath.Join(t.Dir, t.Job, strconv.Itoa(w.rank))
+	dir := filepath.Join(t.Dir, t.Job, strconv.Itoa(r.Rank))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return w, fmt.Errorf("make rank directory: %w", err)
+		return fmt.Errorf("make rank directory: %w", err)
 	}
 
-	return w, r.lines(&w, dir, t.meta(&w, r))
+	return r.lines(dir, t.meta(r))
 }
 
 // asOneStep takes all that a rank did for one step, where none is marked.
@@ -81,16 +71,16 @@ func (r *rankOutput) asOneStep() bool {
 }
 
 // meta is the identity of a process: the same in all of its profiles.
-func (t *Tree) meta(w *part, r *rankOutput) record.Meta {
+func (t *Tree) meta(r *rankOutput) record.Meta {
 	return record.Meta{
-		Format: record.Format, Job: t.Job, Rank: w.rank, WorldSize: r.World, LocalRank: r.LocalRank,
-		Incarnation: record.HashID("profile", t.Job, strconv.Itoa(w.rank), r.Node, strconv.Itoa(r.PID)),
-		Node:        r.Node, Device: r.Device, PID: r.PID, Groups: r.Groups, Writer: t.Format.Name,
+		Format: record.Format, Job: t.Job, Rank: r.Rank, WorldSize: r.World, LocalRank: r.LocalRank,
+		Incarnation: record.HashID("profile", t.Job, strconv.Itoa(r.Rank), r.Node, strconv.Itoa(r.PID)),
+		Node:        r.Node, PID: r.PID, Groups: r.Groups, Writer: t.Format.Name,
 	}
 }
 
 // lines writes the ranges as lines, in as many segments as their limit asks for.
-func (r *rankOutput) lines(w *part, dir string, meta record.Meta) (err error) {
+func (r *rankOutput) lines(dir string, meta record.Meta) (err error) {
 	var f *os.File
 	var out *bufio.Writer
 	finish := func() error {
@@ -102,28 +92,28 @@ func (r *rankOutput) lines(w *part, dir string, meta record.Meta) (err error) {
 	}
 	defer func() {
 		if err = errors.Join(err, finish()); err != nil {
-			err = fmt.Errorf("write ranges of rank %d: %w", w.rank, err)
+			err = fmt.Errorf("write ranges of rank %d: %w", r.Rank, err)
 		}
 	}()
 	size := segment.DefaultLimit
 	var line []byte
 	for i := range r.spans {
 		rec := r.record(&r.spans[i])
-		rec.Ring, rec.Seq = uint32(w.hash)|1, uint64(i)
+		rec.Ring, rec.Seq = uint32(r.out.hash)|1, uint64(i)
 		line = rec.AppendLine(line[:0])
 		if size+len(line) > segment.DefaultLimit {
 			if err := finish(); err != nil {
 				return err
 			}
 
-			meta.Segment = record.HashID("profile", meta.Job, strconv.Itoa(w.rank), w.hash.String(), strconv.Itoa(len(w.paths))).String()
+			meta.Segment = record.HashID("profile", meta.Job, strconv.Itoa(r.Rank), r.out.hash.String(), strconv.Itoa(len(r.paths))).String()
 			name := filepath.Join(dir, "."+meta.Segment)
 			if f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 				return err
 			}
 
 			out = bufio.NewWriterSize(f, 256<<10)
-			w.paths = append(w.paths, name)
+			r.paths = append(r.paths, name)
 			head := meta.AppendLine(nil)
 			if _, err := out.Write(head); err != nil {
 				return err
@@ -143,45 +133,46 @@ func (r *rankOutput) lines(w *part, dir string, meta record.Meta) (err error) {
 
 // arrange names the segments for the seconds they begin in, in the order of time, and refuses
 // what can't be one job's.
-func (t *Tree) arrange(all []*profile) error {
-	var parts []part
+func (t *Tree) arrange(all []*output) error {
+	var ranks []*rankOutput
 	seen := map[record.ID]*profileFile{}
-	for _, p := range all {
-		t.Unread = append(t.Unread, p.out.unread...)
-		t.Notes = append(t.Notes, p.out.notes...)
-		if other := seen[p.hash]; other != nil && len(p.parts) > 0 {
-			t.Notes = append(t.Notes, Problem{p.file.Path, "a copy of " + other.Path + ", counted once"})
+	for _, out := range all {
+		t.Unread = append(t.Unread, out.unread...)
+		t.Notes = append(t.Notes, out.notes...)
+		if len(out.ranks) == 0 {
 			continue
 		}
 
-		if len(p.parts) > 0 {
-			seen[p.hash] = p.file
-			t.Profiles++
+		if other := seen[out.hash]; other != nil {
+			t.Notes = append(t.Notes, Problem{out.file.Path, "a copy of " + other.Path + ", counted once"})
+			continue
 		}
 
-		parts = append(parts, p.parts...)
+		seen[out.hash] = out.file
+		t.Profiles++
+		ranks = append(ranks, out.ranks...)
 	}
 
-	if len(parts) == 0 {
+	if len(ranks) == 0 {
 		return t.nothing()
 	}
 
-	slices.SortFunc(parts, func(a, b part) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.begin, b.begin), cmp.Compare(a.hash, b.hash))
+	slices.SortFunc(ranks, func(a, b *rankOutput) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.written.from, b.written.from), cmp.Compare(a.out.hash, b.out.hash))
 	})
-	if err := mixed(parts); err != nil {
+	if err := mixed(ranks); err != nil {
 		return err
 	}
 
 	name := int64(0)
-	for i, p := range parts {
-		if i == 0 || parts[i-1].rank != p.rank {
+	for i, r := range ranks {
+		if i == 0 || ranks[i-1].Rank != r.Rank {
 			name = 0
 			t.Ranks++
 		}
 
-		for _, from := range p.paths {
-			name = max(name+1, p.begin/1e9)
+		for _, from := range r.paths {
+			name = max(name+1, r.written.from/1e9)
 			if err := os.Rename(from, filepath.Join(filepath.Dir(from), strconv.FormatInt(name, 10))); err != nil {
 				return fmt.Errorf("name segment: %w", err)
 			}
@@ -205,21 +196,20 @@ func (t *Tree) nothing() error {
 	return fmt.Errorf("nothing of the %s could be used: %s%s", t.Format.What, t.Unread[0], more)
 }
 
-// mixed returns an error when parts, sorted by rank and begin, can't be of one run of one job.
-func mixed(parts []part) error {
-	var told *part
-	for i := range parts {
-		p := &parts[i]
-		if p.world > 0 && told != nil && told.world != p.world {
-			return fmt.Errorf("%s is of a job of %d ranks, %s of one of %d: give the folder of one job", told.file.Path, told.world, p.file.Path, p.world)
+// mixed returns an error when ranks, sorted by number and begin, can't be of one run of one job.
+func mixed(ranks []*rankOutput) error {
+	var told *rankOutput
+	for i, r := range ranks {
+		if r.World > 0 && told != nil && told.World != r.World {
+			return fmt.Errorf("%s is of a job of %d ranks, %s of one of %d: give the folder of one job", told.out.file.Path, told.World, r.out.file.Path, r.World)
 		}
 
-		if p.world > 0 {
-			told = p
+		if r.World > 0 {
+			told = r
 		}
 
-		if before := parts[max(i-1, 0)]; i > 0 && before.rank == p.rank && p.begin < before.end {
-			return fmt.Errorf("%s and %s both hold rank %d at the same time: give the folder of one job, one profile of a rank and time%s", before.file.Path, p.file.Path, p.rank, byName(p))
+		if before := ranks[max(i-1, 0)]; i > 0 && before.Rank == r.Rank && r.written.from < before.written.to {
+			return fmt.Errorf("%s and %s both hold rank %d at the same time: give the folder of one job, one profile of a rank and time%s", before.out.file.Path, r.out.file.Path, r.Rank, byName(r))
 		}
 	}
 

@@ -12,39 +12,8 @@ type event struct {
 	args      []byte
 }
 
-// parse reads the event that begins at b[i] and returns where it ends.
-func (e *event) parse(b []byte, i int) (int, error) {
-	*e = event{}
-	i = space(b, i+1)
-	for {
-		if i == len(b) {
-			return 0, errShort
-		}
-
-		if b[i] == '}' {
-			return i + 1, nil
-		}
-
-		if b[i] == ',' {
-			i = space(b, i+1)
-		}
-
-		key, at, err := keyOf(b, i)
-		if err != nil {
-			return i, err
-		}
-
-		end, err := value(b, at)
-		if err != nil {
-			return at, err
-		}
-
-		e.set(key, b[at:end])
-		i = space(b, end)
-	}
-}
-
-func (e *event) set(key, v []byte) {
+// set takes a key of the event; it never asks to stop.
+func (e *event) set(key, v []byte) (more bool) {
 	switch string(key) {
 	case "ph":
 		if v = text(v); len(v) > 0 {
@@ -65,6 +34,8 @@ func (e *event) set(key, v []byte) {
 	case "args":
 		e.args = v
 	}
+
+	return true
 }
 
 // arg returns the value of a key of the event's arguments, of a text what is between its quotes.
@@ -74,8 +45,10 @@ func (e *event) arg(key string) []byte { return memberOf(e.args, key) }
 // that stands beside them. The error says at which byte the document breaks off.
 func scanTrace(r io.Reader, beside func(key, value []byte), each func(*event)) error {
 	var e event
+	set := e.set
 	return scanDocument(r, "traceEvents", beside, func(b []byte, i int) (int, error) {
-		end, err := e.parse(b, i)
+		e = event{}
+		end, err := members(b, i, set)
 		if err == nil {
 			each(&e)
 		}

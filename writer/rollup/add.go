@@ -139,7 +139,7 @@ func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker
 	}
 
 	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
-		p.record, p.weight = s.keep(r, at), weigh(r)
+		p.record, p.weight = s.keep(r, at), int32(r.Weight())
 	}
 
 	inc.weight += int(p.weight)

@@ -90,11 +90,6 @@ func wordsFit(r *record.Record) bool {
 	return len(r.Name)|len(r.Op)|len(r.OpRaw)|len(r.Group)|len(r.Dtype) < record.MaxWord && len(r.Path) <= record.MaxPath
 }
 
-// weigh is the memory of a raw row's words beyond what ordinary ones have.
-func weigh(r *record.Record) int32 {
-	return int32(max(len(r.Name)+len(r.Op)+len(r.OpRaw)+len(r.Group)+len(r.Dtype)+len(r.Path)-freeWords, 0))
-}
-
 // timeOf is the time that a marker says.
 func timeOf(m *marker.Marker) int64 { return int64(min(m.Timestamp, math.MaxInt64)) }
 

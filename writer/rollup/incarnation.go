@@ -74,7 +74,7 @@ type pendingRange struct {
 	record     int32 // index into Stream.records, -1 = no raw row
 	call       int32 // Communication: index into window.all
 	word       int32 // Other: 1 = backward
-	weight     int32 // of the raw row's words, see weigh
+	weight     int32 // of the raw row's words
 	kind       record.Kind
 	side       record.Side
 	open       bool
@@ -98,7 +98,8 @@ type closedStep struct {
 	Begin, End int64
 }
 
-// maxClosed is the number of closed steps that are remembered for what comes late.
+// maxClosed is the number of closed steps that are remembered for what comes late, 1 KiB of a
+// state. The raw row of a range that comes later still names no step.
 const maxClosed = 32
 
 // begin adds an incarnation.

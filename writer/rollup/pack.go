@@ -81,19 +81,12 @@ func (s *Stream) takeRaws(dst *row.Rows) {
 
 // renumber begins a new list of words with those that are needed.
 func (s *Stream) renumber() {
-	old := row.Raws{Rows: s.kept, Words: s.words.List()}
-	s.words = row.Words{}
-	free := make(map[int32]bool, len(s.spare))
 	for _, i := range s.spare {
-		free[i] = true
+		s.kept[i] = row.Raw{} // nobody asks for it, so its words go
 	}
 
-	for i := range s.kept {
-		if !free[int32(i)] {
-			r := old.Record(i)
-			s.kept[i] = s.words.Pack(&r)
-		}
-	}
-
+	kept := row.Raws{Rows: s.kept, Words: s.words.List()}
+	s.words = row.Words{}
+	s.words.Renumber(&kept)
 	s.words.Needed()
 }

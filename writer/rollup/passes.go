@@ -6,7 +6,8 @@ import (
 	"sort"
 )
 
-// maxRuns bounds passes.
+// maxRuns bounds passes: 24 KiB of a state. A rollback makes two runs more, so these are 500 rollbacks
+// of one process.
 const maxRuns = 1024
 
 // passes counts how often each number came by. Numbers mostly grow by one, and

@@ -2,8 +2,9 @@ package rollup
 
 import "slices"
 
-// maxRings bounds the rings of one incarnation that are followed, maxHoles the
-// gaps of one ring.
+// maxRings bounds the rings of one incarnation that are followed: a ring is a writing
+// thread, and a trainer has a few. maxHoles bounds the gaps of one ring. Lines are hostile
+// input, and together the two hold 384 KiB at most.
 const (
 	maxRings = 256
 	maxHoles = 64

@@ -61,11 +61,10 @@ const (
 	// maxPending bounds the ranges of one incarnation that wait for their step to
 	// close: about 13 MB. Beyond, the older half goes without a step.
 	maxPending = 1 << 17
-	// maxWeight bounds the bytes of their words, beyond freeWords each: long names are
+	// maxWeight bounds the bytes of their words (record.Weight): long names are
 	// as good as many. Beyond, the oldest step is closed as it is, or the older half
 	// goes without one.
 	maxWeight = 2 << 20
-	freeWords = 128
 	// maxLive bounds the incarnations that are followed at once, maxKept those that
 	// are remembered, so that what comes late finds its step.
 	maxLive = 8

@@ -1,4 +1,4 @@
-package placement
+package rollup
 
 import (
 	"os"
@@ -9,30 +9,29 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/topology"
-	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// put writes a parallel_group.json.
-func put(t *testing.T, dir segment.RankDir, text string) {
+// putGroups writes a parallel_group.json.
+func putGroups(t *testing.T, dir segment.RankDir, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir.Path, topology.ParallelGroupFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestJob_GroupsOnce holds that a group known by a communicator is not told twice,
+// TestPlacement_GroupsOnce holds that a group known by a communicator is not told twice,
 // whatever its dimension is spelt like, also of a file that appears later.
-func TestJob_GroupsOnce(t *testing.T) {
+func TestPlacement_GroupsOnce(t *testing.T) {
 	topo := &topology.File{WorldSize: 4, Nodes: map[string][]int{"node-1": {0, 1}}, Groups: []topology.Group{
 		{Name: "ep-0", Dim: "ep", Ranks: []int{0, 1}}, {Name: "dp-0", Dim: "dp", Ranks: []int{2, 0}},
 	}}
-	r := New(&topology.Found{Topology: topo}, nil, "")
+	r := NewPlacement(&topology.Found{Topology: topo}, nil, "")
 	ep := record.Group{Dim: "ep", Name: "ep-0", Index: 0, Size: 2, Ranks: []int{0, 1}}
 	dp := record.Group{Dim: "dp", Name: "dp-0", Index: 1, Size: 2, Ranks: []int{2, 0}}
 	dir := segment.RankDir{Job: "j", Path: t.TempDir()}
-	o := r.Options(dir, rollup.None)
-	if o.Job != "j" || o.WorldSize != 4 || o.Node != "node-1" || o.Records != rollup.None {
+	o := r.Options(dir, None)
+	if o.Job != "j" || o.WorldSize != 4 || o.Node != "node-1" || o.Records != None {
 		t.Errorf("%+v", o)
 	}
 
@@ -41,7 +40,7 @@ func TestJob_GroupsOnce(t *testing.T) {
 	}
 
 	for _, text := range []string{`{"comm-7": {"group_na`, `{"comm-7": {"group_name": "exp", "group_rank": 0, "global_ranks": [0, 1]}}`} {
-		put(t, dir, text)
+		putGroups(t, dir, text)
 		got := o.Groups()
 		if text[len(text)-1] == '}' {
 			ep.Name = "comm-7"
@@ -56,14 +55,14 @@ func TestJob_GroupsOnce(t *testing.T) {
 		}
 	}
 
-	if got := r.Options(segment.RankDir{Rank: 3, Path: t.TempDir()}, rollup.None).Groups(); got != nil {
+	if got := r.Options(segment.RankDir{Rank: 3, Path: t.TempDir()}, None).Groups(); got != nil {
 		t.Errorf("rank 3 is in %v", got)
 	}
 }
 
-// TestJob_Node: this machine's name is that of the ranks whose files were written
+// TestPlacement_Node: this machine's name is that of the ranks whose files were written
 // here, unless a topology says otherwise; a rank table may call it by another name.
-func TestJob_Node(t *testing.T) {
+func TestPlacement_Node(t *testing.T) {
 	dirs := []segment.RankDir{{Rank: 0, Path: t.TempDir()}, {Rank: 1, Path: t.TempDir()}, {Rank: 2, Path: "/proc/self"}, {Rank: 3, Path: t.TempDir()}}
 	file := &topology.File{WorldSize: 4, Nodes: map[string][]int{"gpu-9": {0}}}
 	table := &topology.File{Nodes: map[string][]int{"10.0.0.1": {0, 1, 2}}}
@@ -72,7 +71,7 @@ func TestJob_Node(t *testing.T) {
 		"worker-7": {"gpu-9", "worker-7", "10.0.0.1", "worker-7"}, // of rank 2 nobody knows whether its files are this machine's
 		"":         {"gpu-9", "10.0.0.1", "10.0.0.1", "node-3"},
 	} {
-		r := New(found, nil, node)
+		r := NewPlacement(found, nil, node)
 		var places []string
 		for rank := range dirs {
 			places = append(places, r.Topology(dirs).NodeOf(rank))
@@ -83,13 +82,13 @@ func TestJob_Node(t *testing.T) {
 		}
 
 		for i, dir := range dirs {
-			if got := r.Options(dir, rollup.None).Node; got != want[i] && (got != "" || want[i] != "node-3") {
+			if got := r.Options(dir, None).Node; got != want[i] && (got != "" || want[i] != "node-3") {
 				t.Errorf("node %q: rank %d runs on %q, want %q", node, i, got, want[i])
 			}
 		}
 	}
 
-	if r := New(&topology.Found{}, nil, ""); r.Topology(dirs) != nil || r.Options(dirs[0], rollup.None).Node != "" {
+	if r := NewPlacement(&topology.Found{}, nil, ""); r.Topology(dirs) != nil || r.Options(dirs[0], None).Node != "" {
 		t.Error("something is known of nothing")
 	}
 }
