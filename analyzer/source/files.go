@@ -96,19 +96,9 @@ func (t *tree) load(ctx context.Context, job string, b Builder, o Options) (Info
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
 	}, func(i int, r *rolled) error {
-		newest := newestRanks(r.rows.Ranks)
-		addRanks(b, newest, &info)
-		off = off || slices.ContainsFunc(newest, func(r row.Rank) bool { return len(r.Off) > 0 })
-		for k := range r.rows.Steps {
-			b.AddStep(&r.rows.Steps[k])
-		}
-
-		for k := range r.rows.Communications {
-			b.AddCommunication(&r.rows.Communications[k])
-		}
-
-		info.Steps += len(r.rows.Steps)
-		info.Communications += len(r.rows.Communications)
+		r.rows.Ranks = newestRanks(r.rows.Ranks)
+		off = off || slices.ContainsFunc(r.rows.Ranks, func(r row.Rank) bool { return len(r.Off) > 0 })
+		info.hand(b, &r.rows)
 		info.Parts += r.segments
 		if first == "" {
 			first = r.odd

@@ -96,7 +96,7 @@ func (r *tableReader) readRanks(ctx context.Context, take func(*row.Rows) error)
 		return err
 	}
 
-	ranks, err := r.d.ranks(ctx, r.job)
+	ranks, err := r.d.ranks(ctx, r.job, r.o, nil)
 	if err != nil {
 		return err
 	}

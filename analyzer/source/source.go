@@ -62,7 +62,7 @@ type Options struct {
 	Workers int
 	// NoCommunications leaves the communications table out.
 	NoCommunications bool
-	// Progress is called after each part (rank, file, range of ranks) that was
+	// Progress is called after each part (rank, span of a file, range of ranks) that was
 	// read, from the goroutine that called Load; nil is silent.
 	Progress func(done, total int)
 }
