@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/profiles"
@@ -26,25 +27,6 @@ type Live struct {
 	db   *database      // kept open
 	made *profiles.Tree // of a folder of profiles, as it was when it was found
 	none error          // why there is none in it
-}
-
-// reader reads one job as it grows. An alias: what wants a Follow of its own can name the
-// same interface and take a Live as it is.
-type reader = interface {
-	// Read hands over a bounded portion of the rows that are new since the last
-	// call, those of one process in the order of their starts; the Rows may be reused.
-	// more says that another portion is there at once. Ranks advance together.
-	Read(ctx context.Context, take func(*row.Rows) error) (more bool, err error)
-	// Topology returns the topology file given or found, nil where there is none.
-	Topology(ctx context.Context) (*topology.File, error)
-	// Drain makes the next Reads hand over what is still open at the end of files.
-	Drain()
-	// Damaged lists the files that this reader could not read to their end,
-	// with the reason: what follows the damage is left out.
-	Damaged() []string
-	// Cursor says where Follow goes on after all that was handed over.
-	Cursor() ([]byte, error)
-	Close() error
 }
 
 // OpenLive returns the live source that spec names, as Open takes it. Nothing is
@@ -175,7 +157,7 @@ func (l *Live) Newest(ctx context.Context, job string) (time.Time, error) {
 }
 
 // Follow begins to read a job where cursor says, from its beginning with nil.
-func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (reader, error) {
+func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (feed.Reader, error) {
 	db, err := l.database(ctx)
 	if err != nil {
 		return nil, err

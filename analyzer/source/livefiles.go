@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -31,7 +32,7 @@ type fileReader struct {
 	unread   []string // profiles of other tools, or parts of them
 }
 
-// Damaged implements reader.
+// Damaged implements feed.Reader.
 func (r *fileReader) Damaged() (all []string) {
 	all = append(all, r.unread...)
 	for _, k := range r.ranks {
@@ -49,7 +50,7 @@ type fileCursor struct {
 	Ranks map[int]rollup.Position `json:"ranks"`
 }
 
-func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (reader, error) {
+func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (feed.Reader, error) {
 	c, err := goOn[fileCursor](dir, cursor)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	return k, nil
 }
 
-// Read implements reader. A round brings every rank up to one moment of recorded
+// Read implements feed.Reader. A round brings every rank up to one moment of recorded
 // time: two dozen steps after the rank that is furthest behind.
 func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if !r.more {
@@ -175,13 +176,13 @@ func horizon(list []*rankReader) int64 {
 	return least + aheadSteps*max(length, int64(time.Millisecond))
 }
 
-// Topology implements reader.
+// Topology implements feed.Reader.
 func (r *fileReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
 
-// Drain implements reader.
+// Drain implements feed.Reader.
 func (r *fileReader) Drain() { r.draining = true }
 
-// Cursor implements reader.
+// Cursor implements feed.Reader.
 func (r *fileReader) Cursor() ([]byte, error) {
 	c := fileCursor{Ranks: map[int]rollup.Position{}}
 	for rank, p := range r.saved {
@@ -195,7 +196,7 @@ func (r *fileReader) Cursor() ([]byte, error) {
 	return cursorOf(c)
 }
 
-// Close implements reader.
+// Close implements feed.Reader.
 func (r *fileReader) Close() error { return nil }
 
 // rankReader follows one rank's directory.

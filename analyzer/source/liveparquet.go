@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -35,7 +36,7 @@ type partsCursor struct {
 	Done []string `json:"done"`
 }
 
-func (s *store) follow(o Options, job string, cursor []byte) (reader, error) {
+func (s *store) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
 	c, err := goOn[partsCursor]("Parquet store "+s.dir, cursor)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (s *store) follow(o Options, job string, cursor []byte) (reader, error) {
 	return r, err
 }
 
-// Read implements reader.
+// Read implements feed.Reader.
 func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if r.batch == nil {
 		if err := r.readRanks(ctx, take); err != nil {
@@ -193,7 +194,7 @@ func (r *partsReader) look() error {
 	return nil
 }
 
-// Cursor implements reader.
+// Cursor implements feed.Reader.
 func (r *partsReader) Cursor() ([]byte, error) {
 	c := partsCursor{Done: make([]string, 0, len(r.done))}
 	for name := range r.done {

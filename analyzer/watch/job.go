@@ -16,7 +16,7 @@ import (
 // job follows one job. It is used by one goroutine.
 type job struct {
 	memory
-	reader  Reader
+	reader  feed.Reader
 	verdict *verdict.Verdict
 	dirty   bool // differs from what was saved
 	taken   bool // over, and nothing stored of it since; see Share
