@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"unique"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -86,14 +87,13 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 	}
 
 	var rows []T
-	nodes := interner{}
 	err := query(ctx, d, selection(quoted, table, job, where, tail), func(r driver.Rows) error {
 		one = *new(T) // its lists are the last row's
 		if err := r.Scan(into...); err != nil {
 			return err
 		}
 
-		nodes.strings(&one)
+		shareWords(&one)
 		rows = append(rows, one)
 		return nil
 	})
@@ -115,24 +115,17 @@ func destinations(one any) (columns []string, into []any) {
 	return columns, into
 }
 
-// interner keeps one copy of each of the few words (nodes, groups, ops) that
-// millions of rows repeat.
-type interner map[string]string
-
-func (in interner) intern(s string) string {
-	if kept, ok := in[s]; ok {
-		return kept
-	}
-
-	in[s] = s
-	return s
-}
-
-func (in interner) strings(one any) {
+// shareWords keeps one copy of each of the few words (nodes, groups, ops) that millions of rows
+// repeat.
+func shareWords(one any) {
+	share := func(s *string) { *s = unique.Make(*s).Value() }
 	switch r := one.(type) {
 	case *row.Step:
-		r.Node = in.intern(r.Node)
+		share(&r.Node)
 	case *row.Communication:
-		r.Node, r.Group, r.Dim, r.Op = in.intern(r.Node), in.intern(r.Group), in.intern(r.Dim), in.intern(r.Op)
+		share(&r.Node)
+		share(&r.Group)
+		share(&r.Dim)
+		share(&r.Op)
 	}
 }

@@ -63,6 +63,16 @@ func (t *tree) Jobs(context.Context) ([]string, error) {
 	return slices.Compact(jobs), nil
 }
 
+// listJobs returns the jobs whose directories are there now.
+func (t *tree) listJobs(ctx context.Context) ([]string, error) {
+	ranks, err := segment.Walk(t.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs of %s: %w", t.dir, err)
+	}
+
+	return (&tree{ranks: ranks}).Jobs(ctx)
+}
+
 // Load implements Source. What of other tools' profiles could not be read is told.
 func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
 	info, err := t.load(ctx, job, b, o)

@@ -14,6 +14,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/placement"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -50,13 +51,17 @@ type fileCursor struct {
 	Ranks map[int]rollup.Position `json:"ranks"`
 }
 
-func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (feed.Reader, error) {
-	c, err := goOn[fileCursor](dir, cursor)
+func (t *tree) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
+	c, err := goOn[fileCursor](t.dir, cursor)
 	if err != nil {
 		return nil, err
 	}
 
-	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}, saved: c.Ranks, unread: unread}
+	r := &fileReader{dir: t.dir, job: job, o: o, ranks: map[string]*rankReader{}, saved: c.Ranks}
+	if t.made != nil {
+		r.unread = profiles.Sentences(t.made.Unread)
+	}
+
 	if err := r.arrange(); err != nil {
 		return nil, err
 	}
@@ -360,11 +365,11 @@ func plainName(name string) string {
 	return name
 }
 
-// newestSegment returns when a segment of the job was written last.
-func newestSegment(dir, job string) (time.Time, error) {
-	dirs, err := segment.Walk(dir)
+// newest returns when a segment of the job was written last.
+func (t *tree) newest(_ context.Context, job string) (time.Time, error) {
+	dirs, err := segment.Walk(t.dir)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("look at job %s in %s: %w", quoteIfOdd(job), dir, err)
+		return time.Time{}, fmt.Errorf("look at job %s in %s: %w", quoteIfOdd(job), t.dir, err)
 	}
 
 	var newest time.Time

@@ -88,7 +88,9 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		return false, err
 	}
 
-	byStart(&rows)
+	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
+		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
+	})
 	if err := take(&rows); err != nil {
 		r.batch = nil
 		return false, err
@@ -104,12 +106,6 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 
 	r.batch = nil
 	return false, nil
-}
-
-func byStart(rows *row.Rows) {
-	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
-		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
-	})
 }
 
 // readRanks hands the table of ranks over when it changed.
@@ -265,7 +261,7 @@ func eachOf[T any](path string, columns []column[T], job string, use func(*T)) e
 }
 
 // newest returns when the job's newest file was written.
-func (s *store) newest(job string) (time.Time, error) {
+func (s *store) newest(_ context.Context, job string) (time.Time, error) {
 	var newest time.Time
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
 		paths, err := s.parts(table, job)
