@@ -17,7 +17,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
-	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent/probes"
@@ -200,12 +199,12 @@ func (w *observation) run(ctx context.Context) error {
 		}
 
 		w.log.Info("serving metrics", "address", l.Addr().String())
-		m := metrics.Watcher{Status: w.watcher.Status}
+		var deep func() (nodes, failures int)
 		if w.depth != nil {
-			m.Deep = w.depth.Places
+			deep = w.depth.Places
 		}
 
-		g.Go(func() error { return probes.Serve(ctx, l, m.Handler()) })
+		g.Go(func() error { return probes.Serve(ctx, l, w.watcher.Handler(deep)) })
 	}
 
 	if w.source.Missing() {

@@ -19,7 +19,7 @@ type job struct {
 	reader  feed.Reader
 	verdict *verdict.Verdict
 	dirty   bool // differs from what was saved
-	taken   bool // over, and nothing stored of it since; see Share
+	taken   bool // over, and nothing stored of it since; see unrepeated
 	failing string
 	damaged []string // files that this process said are damaged
 	since   time.Time
