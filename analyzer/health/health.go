@@ -94,6 +94,8 @@ type Cluster struct {
 	o    Options
 	wake Waker
 
+	// mu guards what follows. It is free while the API server is called, so that Observe, on
+	// the goroutine of looks, never waits for the network.
 	mu    sync.Mutex
 	state state
 	said  map[string]opinions // by job

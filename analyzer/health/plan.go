@@ -231,9 +231,9 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 	reason, with, words := n.Reason, (*object).clear, "undo "+c.o.Act+" of node "+name
 	if bad {
 		words = c.o.Act + " node " + name
-		with = func(o *object) edit { return o.cordon(reason) }
+		with = func(o *object) map[string]any { return o.cordon(reason) }
 		if c.o.Act == actTaint {
-			with = func(o *object) edit { return o.taint(reason) }
+			with = func(o *object) map[string]any { return o.taint(reason) }
 		}
 	}
 

@@ -161,9 +161,13 @@ func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool
 	return r.more, nil
 }
 
-// aheadSteps is about how many steps a round brings.
+// aheadSteps is about how many steps a round brings: the feed holds the steps of ranks that are
+// ahead until the others have theirs, so that memory grows with it.
 const aheadSteps = 24
 
+// horizon is the moment of recorded time that a round goes to: the newest step of the rank that is
+// furthest behind, and aheadSteps of the longest steps. As long as a rank has no step the round
+// goes nowhere: only ranks without one read on.
 func horizon(list []*rankReader) int64 {
 	least, length := int64(math.MaxInt64), int64(0)
 	for _, k := range list {
@@ -219,9 +223,11 @@ type rankReader struct {
 	damaged map[string]string // why, by the name of the segment
 }
 
-// Bytes of lines between two looks at what is finished, and of one round.
 const (
-	takeBytes  = 64 << 10
+	// takeBytes of lines lie between two looks at what is finished.
+	takeBytes = 64 << 10
+	// roundBytes of lines are a round's at most: a rank that finishes no step (its job hangs, or
+	// the kind Step is off) holds up the others no longer than it takes to read them.
 	roundBytes = 8 << 20
 )
 
