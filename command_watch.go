@@ -17,7 +17,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
-	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent"
@@ -208,12 +207,12 @@ func (w *observation) run(ctx context.Context) error {
 			return err
 		}
 
-		m := metrics.Watcher{Status: w.watcher.Status}
+		var deep func() (nodes, failures int)
 		if w.deep != nil {
-			m.Deep = w.deep.Places
+			deep = w.deep.Places
 		}
 
-		g.Go(func() error { return agent.ServeProbes(ctx, l, m.Handler()) })
+		g.Go(func() error { return agent.ServeProbes(ctx, l, w.watcher.Handler(deep)) })
 	}
 
 	if w.live.Missing() {

@@ -57,15 +57,14 @@ const leaseNamespace = "laggard"
 // divide shares the jobs with other watchers.
 func (w *observation) divide(table *source.Live) error {
 	s := &w.share
-	share := &watch.Share{Table: table}
-	w.watch.Share = share
+	w.watch.Table = table
 	by := s.by
 	if by == "" && (w.cluster.server != "" || health.InPod()) {
 		by = byLeases
 	}
 
 	if by != byLeases {
-		share.Holder = &watch.Rows{Name: s.name, Sink: w.sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
+		w.watch.Holder = &watch.Rows{Name: s.name, Sink: w.sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
 		return nil
 	}
 
@@ -84,6 +83,6 @@ func (w *observation) divide(table *source.Live) error {
 
 	leases := watch.NewLeases(api, cmp.Or(api.Namespace, leaseNamespace), s.name, store.String(), s.lease, w.log)
 	w.beside = append(w.beside, leases.Run)
-	share.Holder = leases
+	w.watch.Holder = leases
 	return nil
 }

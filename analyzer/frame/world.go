@@ -204,20 +204,15 @@ func (w *World) setRoles(l *Layout, a *Launch, current []*Process, models []stri
 		file = nil
 	}
 
-	type offer struct {
-		groups []namedGroup
-		from   string
-	}
-	for n, o := range []offer{{file, "topology"}, {own, "segments"}} {
-		if len(o.groups) > 0 && l.assign(o.groups, models) {
-			l.From = o.from
-			l.setGroups(append(o.groups, [][]namedGroup{own, file}[n]...))
-			if w.RolesFrom == "" {
-				w.RolesFrom = o.from
-			}
-
-			return
+	for n, groups := range [][]namedGroup{file, own} {
+		if len(groups) == 0 || !l.assign(groups, models) {
+			continue
 		}
+
+		l.From = []string{"topology", "segments"}[n]
+		l.setGroups(append(groups, [][]namedGroup{own, file}[n]...))
+		w.RolesFrom = cmp.Or(w.RolesFrom, l.From)
+		return
 	}
 
 	l.From = "inferred"

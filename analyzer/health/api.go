@@ -121,7 +121,9 @@ func send(ctx context.Context, client *http.Client, method, url string, header h
 	return nil, e
 }
 
-// backoff waits longer after each failure in a row, and says so rarely.
+// backoff waits longer after each failure in a row, and says so rarely. No answer is waited for
+// longer at once: an API server that is only just starting forbids everything until it has read
+// its roles, which takes seconds, and a right that is missing is asked for rarely soon enough.
 type backoff struct {
 	fails int
 	until time.Time
@@ -139,8 +141,6 @@ func (b *backoff) fail(err error, now time.Time, log *slog.Logger) time.Duration
 	var e *apiError
 	if errors.As(err, &e) && e.after > 0 {
 		wait = e.after
-	} else if answered(err, http.StatusForbidden) {
-		wait = max(wait, time.Minute) // only a person can change it; a token is renewed by itself
 	}
 
 	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1))

@@ -94,15 +94,17 @@ type Cluster struct {
 	o    Options
 	wake Waker
 
+	// mu guards what follows. It is free while the API server is called, so that Observe, on
+	// the goroutine of looks, never waits for the network.
 	mu    sync.Mutex
 	state state
 	said  map[string]opinions // by job
 	back  backoff
 	// adopted: what stands on the nodes is known.
 	adopted bool
-	// later are nodes that are left alone until then: the cluster refused a write to
-	// them, or does not know them.
-	later map[string]time.Time
+	// later are the waits of nodes: the cluster refused a write to them, or does not know
+	// them. The others go on.
+	later map[string]*backoff
 }
 
 // opinions is what a job's last verdict says of nodes.
@@ -174,7 +176,7 @@ func New(o Options) (*Cluster, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 
-	c := &Cluster{o: o, wake: NewWaker(), said: map[string]opinions{}, later: map[string]time.Time{},
+	c := &Cluster{o: o, wake: NewWaker(), said: map[string]opinions{}, later: map[string]*backoff{},
 		state: state{Nodes: map[string]*node{}, Seen: map[string]time.Time{}, Jobs: map[string]bool{}}}
 	if err := c.load(); err != nil {
 		return nil, err

@@ -48,9 +48,6 @@ type condition struct {
 
 func nodePath(name string) string { return "/api/v1/nodes/" + url.PathEscape(name) }
 
-// edit is a merge patch of a node, nil where the node is as it should be.
-type edit map[string]any
-
 // tainted returns where our taint stands in the list, -1 where it doesn't.
 func (o *object) tainted() int {
 	return slices.IndexFunc(o.Spec.Taints, func(t map[string]any) bool { return t["key"] == taintKey && t["effect"] == taintEffect })
@@ -70,29 +67,31 @@ func (o *object) condition() *condition {
 	return nil
 }
 
+// Taint, cordon and clear return a merge patch of the node, nil where it is as it should be.
+
 // taint adds our taint to those of others: the list is atomic for the API server, so
 // that a patch that names one taint would replace all.
-func (o *object) taint(reason string) edit {
+func (o *object) taint(reason string) map[string]any {
 	if o.tainted() >= 0 {
 		return nil
 	}
 
 	ours := map[string]any{"key": taintKey, "effect": taintEffect, "value": reason}
-	return edit{"spec": map[string]any{"taints": append(slices.Clone(o.Spec.Taints), ours)}}
+	return map[string]any{"spec": map[string]any{"taints": append(slices.Clone(o.Spec.Taints), ours)}}
 }
 
 // cordon marks what it cordons; a node that is cordoned already stays whose it is.
-func (o *object) cordon(reason string) edit {
+func (o *object) cordon(reason string) map[string]any {
 	if o.Spec.Unschedulable {
 		return nil
 	}
 
-	return edit{"spec": map[string]any{"unschedulable": true}, "metadata": map[string]any{"annotations": map[string]any{cordonAnnotation: reason}}}
+	return map[string]any{"spec": map[string]any{"unschedulable": true}, "metadata": map[string]any{"annotations": map[string]any{cordonAnnotation: reason}}}
 }
 
 // clear takes back whatever of ours stands on the node.
-func (o *object) clear() edit {
-	spec, e := map[string]any{}, edit{}
+func (o *object) clear() map[string]any {
+	spec, e := map[string]any{}, map[string]any{}
 	if i := o.tainted(); i >= 0 {
 		spec["taints"] = slices.Delete(slices.Clone(o.Spec.Taints), i, i+1)
 	}
@@ -120,9 +119,9 @@ const (
 	conflictWait  = 40 * time.Millisecond
 )
 
-// change reads a node and writes back what edit makes of it, on condition that nobody
+// change reads a node and writes back the patch that with makes of it, on condition that nobody
 // wrote in between; if somebody did, it reads again.
-func (a API) change(ctx context.Context, name string, with func(*object) edit) error {
+func (a API) change(ctx context.Context, name string, with func(*object) map[string]any) error {
 	for try := range conflictTries {
 		body, err := a.Get(ctx, nodePath(name))
 		if err != nil {

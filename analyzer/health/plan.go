@@ -36,7 +36,7 @@ func (c *Cluster) plan(now time.Time) []call {
 	var calls []call
 	want := c.wanted(now)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if now.Before(c.later[name]) {
+		if c.waits(name, now) {
 			continue
 		}
 
@@ -52,12 +52,18 @@ func (c *Cluster) plan(now time.Time) []call {
 	}
 
 	for _, e := range c.state.Events {
-		if !now.Before(c.later[e.Node]) {
+		if !c.waits(e.Node, now) {
 			calls = append(calls, c.post(e))
 		}
 	}
 
 	return calls
+}
+
+// waits reports whether a node is left alone for now.
+func (c *Cluster) waits(node string, now time.Time) bool {
+	b := c.later[node]
+	return b != nil && now.Before(b.until)
 }
 
 // adopt learns from the nodes what an earlier process set on them.
@@ -225,9 +231,9 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 	reason, with, words := n.Reason, (*object).clear, "undo "+c.o.Act+" of node "+name
 	if bad {
 		words = c.o.Act + " node " + name
-		with = func(o *object) edit { return o.cordon(reason) }
+		with = func(o *object) map[string]any { return o.cordon(reason) }
 		if c.o.Act == actTaint {
-			with = func(o *object) edit { return o.taint(reason) }
+			with = func(o *object) map[string]any { return o.taint(reason) }
 		}
 	}
 

@@ -76,15 +76,18 @@ func (c *Cluster) result(j call, err error, now time.Time) (time.Duration, error
 	switch {
 	case err == nil:
 		c.back.reset(c.o.Log)
+		delete(c.later, j.node)
 		j.done()
 	case j.node != "" && answered(err, http.StatusNotFound):
-		c.later[j.node] = now.Add(strangerWait)
+		c.later[j.node] = &backoff{until: now.Add(strangerWait)}
 		c.node(j.node).Acted = false
 		c.o.Log.Error("the cluster has no such node: set LAGGARD_NODE to the node's name in the pod", "node", j.node)
 	case j.node != "" && refused(err):
-		// This node's alone: the others go on.
-		var b backoff
-		c.later[j.node] = now.Add(max(time.Minute, b.fail(err, now, c.o.Log)))
+		if c.later[j.node] == nil {
+			c.later[j.node] = &backoff{}
+		}
+
+		c.later[j.node].fail(err, now, c.o.Log)
 		return 0, err
 	default:
 		return c.back.fail(err, now, c.o.Log), err

@@ -26,6 +26,7 @@ type Webhook struct {
 	now    func() time.Time
 	wake   Waker
 
+	// mu guards what follows, and is free while a post is under way.
 	mu      sync.Mutex
 	waiting map[string]post // by job
 	back    backoff

@@ -2,31 +2,31 @@ package source
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// byKey returns the places of rows in the order of their keys, one of each key. A server
-// sends rows in that order from each part of a table: they are a few stretches that rise,
-// mostly one, and these are merged.
-func byKey[T any](rows []T, compare func(a, b *T) int) []int32 {
-	places := make([]int32, len(rows))
+// byKey puts rows in the order of their keys, one of each key. A server sends rows in that order
+// from each part of a table: they are a few stretches that rise, mostly one, and these are merged.
+// Rows that are in order already stay where they are.
+func byKey[T any](rows []T, compare func(a, b *T) int) []T {
 	var ends []int // of the stretches
-	for i := range rows {
-		if i > 0 && compare(&rows[i-1], &rows[i]) >= 0 {
+	for i := 1; i < len(rows); i++ {
+		if compare(&rows[i-1], &rows[i]) >= 0 {
 			ends = append(ends, i)
 		}
-
-		places[i] = int32(i)
 	}
 
 	if len(ends) == 0 {
-		return places
+		return rows
 	}
 
-	ends = append(ends, len(rows))
-	for spare := make([]int32, len(rows)); len(ends) > 1; {
+	places, spare := make([]int32, len(rows)), make([]int32, len(rows))
+	for i := range places {
+		places[i] = int32(i)
+	}
+
+	for ends = append(ends, len(rows)); len(ends) > 1; {
 		from, merged := 0, ends[:0]
 		for k := 0; k < len(ends); k += 2 {
 			middle, end := ends[k], ends[min(k+1, len(ends)-1)]
@@ -37,7 +37,14 @@ func byKey[T any](rows []T, compare func(a, b *T) int) []int32 {
 		places, spare, ends = spare, places, merged
 	}
 
-	return slices.CompactFunc(places, func(a, b int32) bool { return compare(&rows[a], &rows[b]) == 0 })
+	sorted := make([]T, 0, len(rows))
+	for i, k := range places {
+		if i == 0 || compare(&rows[places[i-1]], &rows[k]) != 0 {
+			sorted = append(sorted, rows[k])
+		}
+	}
+
+	return sorted
 }
 
 // mergeRuns fills into with the places of two stretches that rise; of one key those of a go first.

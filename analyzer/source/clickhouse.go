@@ -31,7 +31,7 @@ type database struct {
 // readTimeout bounds one query.
 const readTimeout = 5 * time.Minute
 
-func openClickHouse(ctx context.Context, spec string, o Options) (Source, error) {
+func openClickHouse(ctx context.Context, spec string, o Options) (*database, error) {
 	at, err := ddl.ParseAddress(spec)
 	if err != nil {
 		return nil, err

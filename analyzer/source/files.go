@@ -62,6 +62,16 @@ func (t *tree) Jobs(context.Context) ([]string, error) {
 	return slices.Compact(jobs), nil
 }
 
+// listJobs returns the jobs whose directories are there now.
+func (t *tree) listJobs(ctx context.Context) ([]string, error) {
+	ranks, err := segment.Walk(t.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs of %s: %w", t.dir, err)
+	}
+
+	return (&tree{ranks: ranks}).Jobs(ctx)
+}
+
 // Load implements Source. What of other tools' profiles could not be read is told.
 func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
 	info, err := t.load(ctx, job, b, o)
@@ -95,19 +105,9 @@ func (t *tree) load(ctx context.Context, job string, b Builder, o Options) (Info
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
 	}, func(i int, r *rolled) error {
-		newest := newestRanks(r.rows.Ranks)
-		addRanks(b, newest, &info)
-		off = off || slices.ContainsFunc(newest, func(r row.Rank) bool { return len(r.Off) > 0 })
-		for k := range r.rows.Steps {
-			b.AddStep(&r.rows.Steps[k])
-		}
-
-		for k := range r.rows.Communications {
-			b.AddCommunication(&r.rows.Communications[k])
-		}
-
-		info.Steps += len(r.rows.Steps)
-		info.Communications += len(r.rows.Communications)
+		r.rows.Ranks = newestRanks(r.rows.Ranks)
+		off = off || slices.ContainsFunc(r.rows.Ranks, func(r row.Rank) bool { return len(r.Off) > 0 })
+		info.hand(b, &r.rows)
 		info.Parts += r.segments
 		if first == "" {
 			first = r.odd

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/profiles"
-	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Live is a source that is read again and again while it grows: what `watch`
@@ -26,25 +25,6 @@ type Live struct {
 	db   *database      // kept open
 	made *profiles.Tree // of a folder of profiles, as it was when it was found
 	none error          // why there is none in it
-}
-
-// reader reads one job as it grows. An alias: what wants a Follow of its own can name the
-// same interface and take a Live as it is.
-type reader = interface {
-	// Read hands over a bounded portion of the rows that are new since the last
-	// call, those of one process in the order of their starts; the Rows may be reused.
-	// more says that another portion is there at once. Ranks advance together.
-	Read(ctx context.Context, take func(*row.Rows) error) (more bool, err error)
-	// Topology returns the topology file given or found, nil where there is none.
-	Topology(ctx context.Context) (*topology.File, error)
-	// Drain makes the next Reads hand over what is still open at the end of files.
-	Drain()
-	// Damaged lists the files that this reader could not read to their end,
-	// with the reason: what follows the damage is left out.
-	Damaged() []string
-	// Cursor says where Follow goes on after all that was handed over.
-	Cursor() ([]byte, error)
-	Close() error
 }
 
 // OpenLive returns the live source that spec names, as Open takes it. Nothing is
@@ -99,19 +79,29 @@ func (l *Live) dir() (dir string, parquet bool) {
 	return l.spec, isStore(l.spec)
 }
 
-// database connects at the first use, and again after an error of connecting.
-func (l *Live) database(ctx context.Context) (*database, error) {
-	if !strings.HasPrefix(l.spec, clickHouseScheme+":") || l.db != nil {
-		return l.db, nil
+// now returns the source as it is now. A database is connected to at the first use, and again
+// after an error of connecting.
+func (l *Live) now(ctx context.Context) (Source, error) {
+	if strings.HasPrefix(l.spec, clickHouseScheme+":") {
+		if l.db != nil {
+			return l.db, nil
+		}
+
+		db, err := openClickHouse(ctx, l.spec, l.o)
+		if err != nil {
+			return nil, err
+		}
+
+		l.db = db
+		return db, nil
 	}
 
-	s, err := openClickHouse(ctx, l.spec, l.o)
-	if err != nil {
-		return nil, err
+	dir, parquet := l.dir()
+	if parquet {
+		return &store{dir: dir}, nil
 	}
 
-	l.db = s.(*database)
-	return l.db, nil
+	return &tree{dir: dir, made: l.made}, nil
 }
 
 // None says why the last Jobs found nothing in a folder, nil where that isn't known.
@@ -119,92 +109,44 @@ func (l *Live) None() error { return l.none }
 
 // Jobs returns the names of the jobs that are there now, sorted; none is no error.
 func (l *Live) Jobs(ctx context.Context) ([]string, error) {
-	db, err := l.database(ctx)
-	if err != nil {
+	s, err := l.now(ctx)
+	if err != nil || l.Missing() {
 		return nil, err
 	}
 
-	if db != nil {
-		return db.listJobs(ctx)
-	}
-
-	dir, parquet := l.dir()
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-
-	if !parquet && l.made == nil {
-		l.made, l.none = Profiles(ctx, dir, l.o)
+	if t, ok := s.(*tree); ok && l.made == nil {
+		l.made, l.none = Profiles(ctx, t.dir, l.o)
 		if l.none != nil && (l.o.From != "" || !errors.Is(l.none, profiles.ErrNone)) {
-			return nil, fmt.Errorf("list jobs of %s: %w", dir, l.none)
+			return nil, fmt.Errorf("list jobs of %s: %w", t.dir, l.none)
 		}
 
-		dir, _ = l.dir()
+		if s, err = l.now(ctx); err != nil {
+			return nil, err
+		}
 	}
 
-	if parquet {
-		return (&store{dir: dir}).listJobs()
-	}
-
-	ranks, err := segment.Walk(dir)
-	if err != nil {
-		return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
-	}
-
-	return (&tree{ranks: ranks}).Jobs(ctx)
+	return s.listJobs(ctx)
 }
 
 // Newest returns about when the newest piece of the job came, the zero time when
 // there is none.
 func (l *Live) Newest(ctx context.Context, job string) (time.Time, error) {
-	db, err := l.database(ctx)
+	s, err := l.now(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
 
-	if db != nil {
-		return db.newest(ctx, job)
-	}
-
-	dir, parquet := l.dir()
-	if parquet {
-		return (&store{dir: dir}).newest(job)
-	}
-
-	return newestSegment(dir, job)
+	return s.newest(ctx, job)
 }
 
 // Follow begins to read a job where cursor says, from its beginning with nil.
-func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (reader, error) {
-	db, err := l.database(ctx)
+func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (feed.Reader, error) {
+	s, err := l.now(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	if db != nil {
-		return db.follow(l.o, job, cursor)
-	}
-
-	dir, parquet := l.dir()
-	if parquet {
-		return (&store{dir: dir}).follow(l.o, job, cursor)
-	}
-
-	var unread []string
-	if l.made != nil {
-		unread = profiles.Sentences(l.made.Unread)
-	}
-
-	return followFiles(dir, l.o, job, cursor, unread)
-}
-
-// givenTopology reads the topology file of the options, nil without one.
-func (o Options) givenTopology() (*topology.File, error) {
-	if o.Topology == "" {
-		return nil, nil
-	}
-
-	return loadTopology(o.Topology)
+	return s.follow(l.o, job, cursor)
 }
 
 // Watchers returns the newest row of each watcher that said since then that it is there.
@@ -219,12 +161,13 @@ func (l *Live) Verdicts(ctx context.Context, job string) ([]row.Verdict, error) 
 
 // verdicts reads the table of verdicts, which ClickHouse alone has for many watchers.
 func (l *Live) verdicts(ctx context.Context, job, where string) ([]row.Verdict, error) {
-	db, err := l.database(ctx)
+	s, err := l.now(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	if db == nil {
+	db, ok := s.(*database)
+	if !ok {
 		return nil, fmt.Errorf("read verdicts of %s: watchers share a ClickHouse store, and this is none", Redact(l.spec))
 	}
 

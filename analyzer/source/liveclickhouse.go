@@ -7,6 +7,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
@@ -26,7 +27,7 @@ type tableCursor struct {
 	Since int64 `json:"since"`
 }
 
-func (d *database) follow(o Options, job string, cursor []byte) (reader, error) {
+func (d *database) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
 	c, err := goOn[tableCursor](d.at.String(), cursor)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (d *database) follow(o Options, job string, cursor []byte) (reader, error) 
 	return r, err
 }
 
-// Read implements reader.
+// Read implements feed.Reader.
 func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if r.window == r.number {
 		if err := r.readRanks(ctx, take); err != nil {
@@ -96,7 +97,7 @@ func (r *tableReader) readRanks(ctx context.Context, take func(*row.Rows) error)
 		return err
 	}
 
-	ranks, err := r.d.ranks(ctx, r.job)
+	ranks, err := r.d.ranks(ctx, r.job, r.o, nil)
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (r *tableReader) after(ns int64) string {
 	return where
 }
 
-// Cursor implements reader.
+// Cursor implements feed.Reader.
 func (r *tableReader) Cursor() ([]byte, error) {
 	return cursorOf(tableCursor{r.since})
 }

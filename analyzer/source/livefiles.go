@@ -11,8 +11,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
@@ -30,7 +32,7 @@ type fileReader struct {
 	unread   []string // profiles of other tools, or parts of them
 }
 
-// Damaged implements reader.
+// Damaged implements feed.Reader.
 func (r *fileReader) Damaged() (all []string) {
 	all = append(all, r.unread...)
 	for _, k := range r.ranks {
@@ -48,13 +50,17 @@ type fileCursor struct {
 	Ranks map[int]rollup.Position `json:"ranks"`
 }
 
-func followFiles(dir string, o Options, job string, cursor []byte, unread []string) (reader, error) {
-	c, err := goOn[fileCursor](dir, cursor)
+func (t *tree) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
+	c, err := goOn[fileCursor](t.dir, cursor)
 	if err != nil {
 		return nil, err
 	}
 
-	r := &fileReader{dir: dir, job: job, o: o, ranks: map[string]*rankReader{}, saved: c.Ranks, unread: unread}
+	r := &fileReader{dir: t.dir, job: job, o: o, ranks: map[string]*rankReader{}, saved: c.Ranks}
+	if t.made != nil {
+		r.unread = profiles.Sentences(t.made.Unread)
+	}
+
 	if err := r.arrange(); err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	return k, nil
 }
 
-// Read implements reader. A round brings every rank up to one moment of recorded
+// Read implements feed.Reader. A round brings every rank up to one moment of recorded
 // time: two dozen steps after the rank that is furthest behind.
 func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if !r.more {
@@ -154,9 +160,13 @@ func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool
 	return r.more, nil
 }
 
-// aheadSteps is about how many steps a round brings.
+// aheadSteps is about how many steps a round brings: the feed holds the steps of ranks that are
+// ahead until the others have theirs, so that memory grows with it.
 const aheadSteps = 24
 
+// horizon is the moment of recorded time that a round goes to: the newest step of the rank that is
+// furthest behind, and aheadSteps of the longest steps. As long as a rank has no step the round
+// goes nowhere: only ranks without one read on.
 func horizon(list []*rankReader) int64 {
 	least, length := int64(math.MaxInt64), int64(0)
 	for _, k := range list {
@@ -174,13 +184,13 @@ func horizon(list []*rankReader) int64 {
 	return least + aheadSteps*max(length, int64(time.Millisecond))
 }
 
-// Topology implements reader.
+// Topology implements feed.Reader.
 func (r *fileReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
 
-// Drain implements reader.
+// Drain implements feed.Reader.
 func (r *fileReader) Drain() { r.draining = true }
 
-// Cursor implements reader.
+// Cursor implements feed.Reader.
 func (r *fileReader) Cursor() ([]byte, error) {
 	c := fileCursor{Ranks: map[int]rollup.Position{}}
 	for rank, p := range r.saved {
@@ -194,7 +204,7 @@ func (r *fileReader) Cursor() ([]byte, error) {
 	return cursorOf(c)
 }
 
-// Close implements reader.
+// Close implements feed.Reader.
 func (r *fileReader) Close() error { return nil }
 
 // rankReader follows one rank's directory.
@@ -212,9 +222,11 @@ type rankReader struct {
 	damaged map[string]string // why, by the name of the segment
 }
 
-// Bytes of lines between two looks at what is finished, and of one round.
 const (
-	takeBytes  = 64 << 10
+	// takeBytes of lines lie between two looks at what is finished.
+	takeBytes = 64 << 10
+	// roundBytes of lines are a round's at most: a rank that finishes no step (its job hangs, or
+	// the kind Step is off) holds up the others no longer than it takes to read them.
 	roundBytes = 8 << 20
 )
 
@@ -358,11 +370,11 @@ func plainName(name string) string {
 	return name
 }
 
-// newestSegment returns when a segment of the job was written last.
-func newestSegment(dir, job string) (time.Time, error) {
-	dirs, err := segment.Walk(dir)
+// newest returns when a segment of the job was written last.
+func (t *tree) newest(_ context.Context, job string) (time.Time, error) {
+	dirs, err := segment.Walk(t.dir)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("look at job %s in %s: %w", quoteIfOdd(job), dir, err)
+		return time.Time{}, fmt.Errorf("look at job %s in %s: %w", quoteIfOdd(job), t.dir, err)
 	}
 
 	var newest time.Time

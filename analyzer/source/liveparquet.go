@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -35,7 +36,7 @@ type partsCursor struct {
 	Done []string `json:"done"`
 }
 
-func (s *store) follow(o Options, job string, cursor []byte) (reader, error) {
+func (s *store) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
 	c, err := goOn[partsCursor]("Parquet store "+s.dir, cursor)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (s *store) follow(o Options, job string, cursor []byte) (reader, error) {
 	return r, err
 }
 
-// Read implements reader.
+// Read implements feed.Reader.
 func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
 	if r.batch == nil {
 		if err := r.readRanks(ctx, take); err != nil {
@@ -87,7 +88,9 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		return false, err
 	}
 
-	byStart(&rows)
+	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
+		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
+	})
 	if err := take(&rows); err != nil {
 		r.batch = nil
 		return false, err
@@ -103,12 +106,6 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 
 	r.batch = nil
 	return false, nil
-}
-
-func byStart(rows *row.Rows) {
-	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
-		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
-	})
 }
 
 // readRanks hands the table of ranks over when it changed.
@@ -193,7 +190,7 @@ func (r *partsReader) look() error {
 	return nil
 }
 
-// Cursor implements reader.
+// Cursor implements feed.Reader.
 func (r *partsReader) Cursor() ([]byte, error) {
 	c := partsCursor{Done: make([]string, 0, len(r.done))}
 	for name := range r.done {
@@ -264,7 +261,7 @@ func eachOf[T any](path string, columns []column[T], job string, use func(*T)) e
 }
 
 // newest returns when the job's newest file was written.
-func (s *store) newest(job string) (time.Time, error) {
+func (s *store) newest(_ context.Context, job string) (time.Time, error) {
 	var newest time.Time
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
 		paths, err := s.parts(table, job)

@@ -53,16 +53,16 @@ func (r *storeReader) identities(ranks []row.Rank, sign string, take func(*row.R
 	return take(&row.Rows{Ranks: ranks})
 }
 
-// Topology implements reader.
+// Topology implements feed.Reader.
 func (r *storeReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
 
-// Drain implements reader: what is stored is finished.
+// Drain implements feed.Reader: what is stored is finished.
 func (r *storeReader) Drain() {}
 
-// Damaged implements reader: what can't be read in a store is an error of Read.
+// Damaged implements feed.Reader: what can't be read in a store is an error of Read.
 func (r *storeReader) Damaged() []string { return nil }
 
-// Close implements reader: connections are the source's.
+// Close implements feed.Reader: connections are the source's.
 func (r *storeReader) Close() error { return nil }
 
 // goOn reads a cursor, nil from the beginning, where of names what is followed.

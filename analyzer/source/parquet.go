@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -47,8 +46,8 @@ func openParquet(dir string) (Source, error) {
 func (s *store) Close() error { return nil }
 
 // Jobs implements Source.
-func (s *store) Jobs(context.Context) ([]string, error) {
-	jobs, err := s.listJobs()
+func (s *store) Jobs(ctx context.Context) ([]string, error) {
+	jobs, err := s.listJobs(ctx)
 	if err == nil && len(jobs) == 0 {
 		err = fmt.Errorf("list jobs of Parquet store %s: no job in it: fill it with `laggard ingest SOURCE --to parquet:%s`", s.dir, s.dir)
 	}
@@ -57,7 +56,7 @@ func (s *store) Jobs(context.Context) ([]string, error) {
 }
 
 // listJobs returns the jobs of the store in order; none is no error.
-func (s *store) listJobs() ([]string, error) {
+func (s *store) listJobs(context.Context) ([]string, error) {
 	var jobs []string
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
 		folders, err := s.folders(table)
@@ -160,55 +159,28 @@ func partsOf(folder string) ([]string, error) {
 
 // Load implements Source.
 func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
-	job, err := Pick(ctx, s, "Parquet store "+s.dir, job)
+	return loadTables(ctx, s, "Parquet store "+s.dir, job, b, o)
+}
+
+// split implements tables.
+func (s *store) split(_ context.Context, table, job string, info *Info) ([]span, error) {
+	paths, err := s.parts(table, job)
 	if err != nil {
-		return Info{}, err
+		return nil, err
 	}
 
-	info := Info{Job: job}
-	ranks, err := s.ranks(ctx, job, o, &info)
-	if err != nil {
-		return info, err
-	}
+	info.Parts += len(paths)
+	return spansOf(paths)
+}
 
-	if err := useTopology(&info, o, ranks); err != nil {
-		return info, err
-	}
+// steps implements tables.
+func (s *store) steps(_ context.Context, part span, job string, buffer []row.Step) ([]row.Step, error) {
+	return guarded(part.path, func() ([]row.Step, error) { return readSpan(part, stepColumns, job, buffer) })
+}
 
-	addRanks(b, ranks, &info)
-	steps, err := s.parts(row.StepsTable, job)
-	if err != nil {
-		return info, err
-	}
-
-	var communications []string
-	if !o.NoCommunications {
-		if communications, err = s.parts(row.CommunicationsTable, job); err != nil {
-			return info, err
-		}
-	}
-
-	total := len(steps) + len(communications)
-	info.Parts += total
-	done := func(i int) { o.progress(i, total) }
-	if err := eachSpan(ctx, steps, o, stepColumns, job, func(rows []row.Step) {
-		for k := range rows {
-			b.AddStep(&rows[k])
-		}
-
-		info.Steps += len(rows)
-	}, done); err != nil {
-		return info, err
-	}
-
-	err = eachSpan(ctx, communications, o, communicationColumns, job, func(rows []row.Communication) {
-		for k := range rows {
-			b.AddCommunication(&rows[k])
-		}
-
-		info.Communications += len(rows)
-	}, func(i int) { done(len(steps) + i) })
-	return info, err
+// communications implements tables.
+func (s *store) communications(_ context.Context, part span, job string, buffer []row.Communication) ([]row.Communication, error) {
+	return guarded(part.path, func() ([]row.Communication, error) { return readSpan(part, communicationColumns, job, buffer) })
 }
 
 // ranks reads the table of ranks, the highest version of each incarnation.
@@ -229,35 +201,6 @@ func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([
 	})
 	info.Parts += len(paths)
 	return newestRanks(all), err
-}
-
-// eachSpan reads the files in parallel and hands their rows over in order. done
-// is called with the number of files that were read.
-func eachSpan[T any](ctx context.Context, paths []string, o Options, columns []column[T], job string, use func([]T), done func(int)) error {
-	spans, err := spansOf(paths)
-	if err != nil {
-		return err
-	}
-
-	files := 0
-	var buffers sync.Pool // of *[]T: rows are copied by the Builder, so they serve again
-	return inOrder(ctx, len(spans), o.workers(), func(_ context.Context, i int) ([]T, error) {
-		var buffer []T
-		if b, ok := buffers.Get().(*[]T); ok {
-			buffer = *b
-		}
-
-		return guarded(spans[i].path, func() ([]T, error) { return readSpan(spans[i], columns, job, buffer) })
-	}, func(i int, rows []T) error {
-		use(rows)
-		buffers.Put(&rows)
-		if i+1 == len(spans) || spans[i+1].path != spans[i].path {
-			files++
-			done(files)
-		}
-
-		return nil
-	})
 }
 
 // spansOf cuts large files into spans of rows; a small file is one.

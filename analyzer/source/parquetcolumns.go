@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"unique"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding"
@@ -214,15 +215,8 @@ func (d *dictionary) values(v encoding.Values, typ parquet.Type, text bool, n in
 		data, offsets := v.ByteArray()
 		have = max(0, len(offsets)-1)
 		d.texts = d.texts[:0]
-		words := interner{}
-		for i := 0; i < min(have, n); i++ {
-			b := data[offsets[i]:offsets[i+1]]
-			kept, ok := words[string(b)]
-			if !ok {
-				kept = words.intern(string(b))
-			}
-
-			d.texts = append(d.texts, kept)
+		for i := 0; i < min(have, n); i++ { // one copy of each: millions of rows repeat few of them
+			d.texts = append(d.texts, unique.Make(string(data[offsets[i]:offsets[i+1]])).Value())
 		}
 	case !text && kind == encoding.Int64:
 		plain := v.Int64()

@@ -81,11 +81,3 @@ func (m members) kept(ranks []uint32) []uint32 {
 
 	return m[h][at]
 }
-
-func addRanks(b Builder, ranks []row.Rank, info *Info) {
-	for i := range ranks {
-		b.AddRank(&ranks[i])
-	}
-
-	info.Ranks += len(ranks)
-}

@@ -91,8 +91,8 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 }
 
 // Records implements Source.
-func (d *database) Records(ctx context.Context, job string, _ Options, take func([]row.Rank, []row.Record) error) error {
-	ranks, err := d.ranks(ctx, job)
+func (d *database) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
+	ranks, err := d.ranks(ctx, job, o, nil)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *database) Records(ctx context.Context, job string, _ Options, take func
 		return err
 	}
 
-	parts, err := d.ranges(ctx, row.RecordsTable, job)
+	parts, err := d.split(ctx, row.RecordsTable, job, nil)
 	if err != nil {
 		return err
 	}

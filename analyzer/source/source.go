@@ -24,7 +24,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/profiles"
@@ -62,7 +64,7 @@ type Options struct {
 	Workers int
 	// NoCommunications leaves the communications table out.
 	NoCommunications bool
-	// Progress is called after each part (rank, file, range of ranks) that was
+	// Progress is called after each part (rank, span of a file, range of ranks) that was
 	// read, from the goroutine that called Load; nil is silent.
 	Progress func(done, total int)
 }
@@ -112,7 +114,7 @@ type Source interface {
 	// Jobs returns the names of the jobs, sorted. None is an error that says what
 	// to do, not an empty list.
 	Jobs(ctx context.Context) ([]string, error)
-	// Load reads one job into b. A job that is not there is a *jobError.
+	// Load reads one job into b.
 	Load(ctx context.Context, job string, b Builder, o Options) (Info, error)
 	// Records hands over the identities and the raw ranges of a job, in parts, one after
 	// the other; with one worker a rank's after those of the ranks before it. Rows that
@@ -120,39 +122,34 @@ type Source interface {
 	Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error
 	// Close frees connections. The Source is of no use afterwards.
 	Close() error
+
+	// Of a source that grows, as a Live asks it: listJobs returns the jobs that are there now,
+	// sorted, and none is no error; newest is about when the newest piece of a job came, the
+	// zero time when there is none; follow begins to read a job where cursor says.
+	listJobs(ctx context.Context) ([]string, error)
+	newest(ctx context.Context, job string) (time.Time, error)
+	follow(o Options, job string, cursor []byte) (feed.Reader, error)
 }
 
-// jobError is returned by Pick and Load when the job is not named and there are
-// several, or when it is named and not there.
-type jobError struct {
-	Source string   // as given, without secrets
-	Job    string   // "" when none was named
-	Jobs   []string // those that are there, sorted
-}
-
-// Error names the source, its jobs and the flag.
-func (e *jobError) Error() string {
+// noSuchJob says that a job is not named and there are several, or that the named one is not
+// there: it names the source, its jobs and the flag.
+func noSuchJob(source, job string, jobs []string) error {
 	const most = 20
-	list := e.Jobs
-	if len(list) > most {
-		list = list[:most]
-	}
-
-	words := make([]string, len(list))
-	for i, j := range list {
-		words[i] = quoteIfOdd(j)
+	var words []string
+	for _, j := range jobs[:min(len(jobs), most)] {
+		words = append(words, quoteIfOdd(j))
 	}
 
 	text := strings.Join(words, ", ")
-	if left := len(e.Jobs) - len(list); left > 0 {
+	if left := len(jobs) - len(words); left > 0 {
 		text += fmt.Sprintf(" and %d more", left)
 	}
 
-	if e.Job == "" {
-		return fmt.Sprintf("%s holds %d jobs: %s; choose one with --job", e.Source, len(e.Jobs), text)
+	if job == "" {
+		return fmt.Errorf("%s holds %d jobs: %s; choose one with --job", source, len(jobs), text)
 	}
 
-	return fmt.Sprintf("%s holds no job %s; it holds %s", e.Source, quoteIfOdd(e.Job), text)
+	return fmt.Errorf("%s holds no job %s; it holds %s", source, quoteIfOdd(job), text)
 }
 
 // quoteIfOdd quotes s when it holds anything but plain printable characters.
@@ -166,7 +163,7 @@ func quoteIfOdd(s string) string {
 }
 
 // Pick returns the job to load: the named one when it is there, the only one
-// when none is named, else a *jobError.
+// when none is named, else an error that names those that are there.
 func Pick(ctx context.Context, s Source, name, job string) (string, error) {
 	jobs, err := s.Jobs(ctx)
 	if err != nil {
@@ -180,7 +177,7 @@ func Pick(ctx context.Context, s Source, name, job string) (string, error) {
 		return jobs[0], nil
 	}
 
-	return "", &jobError{Source: Redact(name), Job: job, Jobs: jobs}
+	return "", noSuchJob(Redact(name), job, jobs)
 }
 
 // Open opens what spec names: a directory, a file or folder of profiles, `parquet:DIR` or
@@ -192,7 +189,12 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 	case spec == "":
 		return nil, errors.New("open source: no name given; " + forms)
 	case found && scheme == clickHouseScheme:
-		return openClickHouse(ctx, spec, o)
+		db, err := openClickHouse(ctx, spec, o)
+		if err != nil {
+			return nil, err // a nil *database would be a Source
+		}
+
+		return db, nil
 	case found && scheme == parquetScheme:
 		return openParquet(strings.TrimPrefix(rest, "//"))
 	case strings.Contains(spec, "://"):

@@ -20,22 +20,14 @@ func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment
 	found, err := topology.DiscoverAll(dir, parts)
 	info.note(err) // what can't be used is told, not hidden; the rest is used
 	info.Roles = found.Roles
-	var given *topology.File
-	if o.Topology != "" {
-		if given, err = loadTopology(o.Topology); err != nil {
-			return nil, err
-		}
+	highest := 0
+	for _, r := range ranks {
+		highest = max(highest, r.Rank)
+	}
 
-		if len(given.Groups) > 0 {
-			info.Roles = topology.FromFile
-		}
-
-		highest := 0
-		for _, r := range ranks {
-			highest = max(highest, r.Rank)
-		}
-
-		info.noteMisfit(given, o.Topology, highest)
+	given, err := info.given(o, highest)
+	if err != nil {
+		return nil, err
 	}
 
 	r := rollup.NewPlacement(found, given, o.Node)
@@ -43,8 +35,13 @@ func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment
 	return r, nil
 }
 
-func loadTopology(path string) (*topology.File, error) {
-	f, err := topology.Load(path)
+// givenTopology reads the topology file of the options, nil without one.
+func (o Options) givenTopology() (*topology.File, error) {
+	if o.Topology == "" {
+		return nil, nil
+	}
+
+	f, err := topology.Load(o.Topology)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New(err.Error() + ": check the path given with --topology")
 	}
@@ -54,39 +51,37 @@ func loadTopology(path string) (*topology.File, error) {
 
 // useTopology fills the Info's topology from the file that was given; without one
 // the groups in the ranks' rows are what is known.
-func useTopology(info *Info, o Options, ranks []row.Rank) error {
-	if o.Topology != "" {
-		given, err := loadTopology(o.Topology)
-		if err != nil {
-			return err
-		}
-
-		info.Topology = given
-		highest := 0
-		for i := range ranks {
-			highest = max(highest, int(ranks[i].Rank))
-		}
-
-		info.noteMisfit(given, o.Topology, highest)
-
-		if len(given.Groups) > 0 {
-			info.Roles = topology.FromFile
-			return nil
-		}
+func useTopology(info *Info, o Options, ranks []row.Rank) (err error) {
+	highest := 0
+	for i := range ranks {
+		highest = max(highest, int(ranks[i].Rank))
 	}
 
-	if slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 }) {
+	info.Topology, err = info.given(o, highest)
+	if info.Roles == "" && slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 }) {
 		info.Roles = fromSegments
 	}
 
-	return nil
+	return err
 }
 
-// noteMisfit says that the highest rank is beyond the world of the topology that was given.
-func (i *Info) noteMisfit(given *topology.File, path string, highest int) {
-	if given.WorldSize > 0 && highest >= given.WorldSize {
-		i.Notes = append(i.Notes, fmt.Sprintf("topology %s has world_size %d, and rank %d was recorded: is it another job's?", path, given.WorldSize, highest))
+// given reads the topology file of the options, nil without one: whose groups the roles come from,
+// and whether its world is too small for the highest rank.
+func (i *Info) given(o Options, highest int) (*topology.File, error) {
+	given, err := o.givenTopology()
+	if given == nil {
+		return nil, err
 	}
+
+	if len(given.Groups) > 0 {
+		i.Roles = topology.FromFile
+	}
+
+	if given.WorldSize > 0 && highest >= given.WorldSize {
+		i.Notes = append(i.Notes, fmt.Sprintf("topology %s has world_size %d, and rank %d was recorded: is it another job's?", o.Topology, given.WorldSize, highest))
+	}
+
+	return given, nil
 }
 
 // fromSegments is the word of verdict.Verdict.Roles for groups that the ranks named.

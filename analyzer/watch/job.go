@@ -16,10 +16,10 @@ import (
 // job follows one job. It is used by one goroutine.
 type job struct {
 	memory
-	reader  Reader
+	reader  feed.Reader
 	verdict *verdict.Verdict
 	dirty   bool // differs from what was saved
-	taken   bool // over, and nothing stored of it since; see Share
+	taken   bool // over, and nothing stored of it since; see unrepeated
 	failing string
 	damaged []string // files that this process said are damaged
 	since   time.Time

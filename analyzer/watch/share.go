@@ -37,19 +37,12 @@ type Table interface {
 	Verdicts(ctx context.Context, job string) ([]row.Verdict, error)
 }
 
-// Share divides the jobs of a store among several watchers: who holds which, and what was
-// said of a job by whom it was taken from.
-type Share struct {
-	Holder Holder
-	Table  Table
-}
-
 // errLost is that others may follow what this watcher was about to judge or to store.
 var errLost = errors.New("another watcher may have it by now: left to it")
 
 // held returns errLost where a job is not this watcher's any more.
 func (w *Watcher) held(name string) error {
-	if w.o.Share != nil && !w.o.Share.Holder.Held() {
+	if w.o.Holder != nil && !w.o.Holder.Held() {
 		return fmt.Errorf("job %s: %w", name, errLost)
 	}
 
@@ -59,17 +52,17 @@ func (w *Watcher) held(name string) error {
 // share returns the jobs that are this watcher's, and lets go of those that are no more:
 // whose they are now goes on from what the table says.
 func (w *Watcher) share(ctx context.Context, names []string) ([]string, error) {
-	if w.o.Share == nil {
+	if w.o.Holder == nil {
 		return names, nil
 	}
 
-	if !w.o.Share.Holder.Held() { // others may have said something of each meanwhile
+	if !w.o.Holder.Held() { // others may have said something of each meanwhile
 		for name := range w.jobs {
 			w.letGo(name)
 		}
 	}
 
-	mine, err := w.o.Share.Holder.Mine(ctx, names)
+	mine, err := w.o.Holder.Mine(ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +88,7 @@ func (w *Watcher) letGo(name string) {
 
 // takeOver begins a job with what was said of it: by another watcher, or by this one.
 func (w *Watcher) takeOver(ctx context.Context, j *job) error {
-	if w.o.Share == nil {
+	if w.o.Holder == nil {
 		return nil
 	}
 
@@ -103,7 +96,7 @@ func (w *Watcher) takeOver(ctx context.Context, j *job) error {
 		return err
 	}
 
-	said, err := w.o.Share.said(ctx, j.Job)
+	said, err := w.said(ctx, j.Job)
 	if err != nil {
 		return err
 	}
@@ -122,13 +115,18 @@ func (w *Watcher) unrepeated(ctx context.Context, j *job) error {
 		return nil
 	}
 
-	rows, n, err := w.o.Share.repeated(ctx, j.Job, j.Unsent)
+	said, err := w.said(ctx, j.Job)
 	if err != nil {
 		return err
 	}
 
-	j.Unsent, j.taken = rows, false
-	w.count(func(s *Status) { s.Repeated += uint64(n) })
+	n := len(j.Unsent)
+	j.Unsent = slices.DeleteFunc(j.Unsent, func(r row.Verdict) bool {
+		now := statementOf(&r)
+		return slices.ContainsFunc(said, func(was statement) bool { return was.subject() == now.subject() && now.repeats(was) })
+	})
+	j.taken = false
+	w.count(func(s *Status) { s.Repeated += uint64(n - len(j.Unsent)) })
 	return nil
 }
 
@@ -145,8 +143,8 @@ func owner(alive []string, job string) string {
 }
 
 // said returns what the table says of a job: what this watcher need not say again.
-func (s *Share) said(ctx context.Context, job string) ([]statement, error) {
-	rows, err := s.Table.Verdicts(ctx, job)
+func (w *Watcher) said(ctx context.Context, job string) ([]statement, error) {
+	rows, err := w.o.Table.Verdicts(ctx, job)
 	if err != nil {
 		return nil, fmt.Errorf("ask what was said of job %s: %w", job, err)
 	}
@@ -172,20 +170,4 @@ func statementOf(r *row.Verdict) statement {
 	}
 
 	return statement{Node: r.Node, Group: r.Group, Finding: r.Finding, State: r.State, Cause: r.Cause, Impact: float64(r.ImpactPPM) / 1e6, Since: episode.Since}
-}
-
-// repeated takes those of rows out that another watcher has stored since said was read: of
-// a job that was taken over, before anything is stored of it.
-func (s *Share) repeated(ctx context.Context, job string, rows []row.Verdict) ([]row.Verdict, int, error) {
-	said, err := s.said(ctx, job)
-	if err != nil {
-		return rows, 0, err
-	}
-
-	n := len(rows)
-	rows = slices.DeleteFunc(rows, func(r row.Verdict) bool {
-		now := statementOf(&r)
-		return slices.ContainsFunc(said, func(was statement) bool { return was.subject() == now.subject() && now.repeats(was) })
-	})
-	return rows, n - len(rows), nil
 }

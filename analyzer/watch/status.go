@@ -16,7 +16,7 @@ type Status struct {
 	BadThresholds string    // why the thresholds file is not in use, "" when it is
 	Dropped       uint64    // jobs that ended
 	// Taken are jobs of which something was said before this watcher followed them, Repeated
-	// changes that it found and another one stored; see Share.
+	// changes that it found and another one stored; see Holder.
 	Taken, Repeated uint64
 	Jobs            map[string]JobStatus
 }

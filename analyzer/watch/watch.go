@@ -48,8 +48,10 @@ type Options struct {
 	Jobs   []string // nil = all of the source
 	// Sink takes changes; nil stores nothing.
 	Sink Sink
-	// Share divides the jobs with other watchers of the store; nil follows all.
-	Share *Share
+	// Holder says which jobs of the store are this watcher's, of several; nil follows all.
+	Holder Holder
+	// Table is where a job that was another watcher's is taken up; it goes with Holder.
+	Table Table
 	// StateDir keeps what was learnt over restarts; "" keeps nothing.
 	StateDir string
 	// Thresholds is followed; nil means detect.Default.
@@ -77,6 +79,7 @@ type Watcher struct {
 	state *stateDir
 	jobs  map[string]*job
 
+	// mu guards the status alone: metrics are read from it while a look is under way.
 	mu     sync.Mutex
 	status Status
 }
@@ -130,10 +133,10 @@ func (w *Watcher) Close() error {
 		errs = append(errs, w.state.close())
 	}
 
-	if w.o.Share != nil {
+	if w.o.Holder != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveAtMost)
 		defer cancel()
-		errs = append(errs, w.o.Share.Holder.Leave(ctx))
+		errs = append(errs, w.o.Holder.Leave(ctx))
 	}
 
 	return errors.Join(errs...)
@@ -350,7 +353,7 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	if err != nil && j.Cursor != nil {
 		w.o.Log.Warn("cannot go on where it stopped, the job is read from its beginning", "job", name, "error", err)
 		said, taken := j.Stated, j.taken
-		if j = newJob(name); w.o.Share != nil {
+		if j = newJob(name); w.o.Holder != nil {
 			j.Stated, j.taken = said, taken
 		}
 

@@ -45,7 +45,7 @@ func (s *pieces) Read(_ context.Context, take func(*row.Rows) error) (bool, erro
 	return false, take(&s.list[s.next-1])
 }
 
-func (s *pieces) Follow(_ context.Context, _ string, cursor []byte) (Reader, error) {
+func (s *pieces) Follow(_ context.Context, _ string, cursor []byte) (feed.Reader, error) {
 	r := *s
 	if cursor != nil {
 		if err := json.Unmarshal(cursor, &r.next); err != nil {

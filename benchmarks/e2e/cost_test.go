@@ -12,7 +12,6 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
-	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -150,7 +149,7 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 	}
 
 	rec := httptest.NewRecorder()
-	(&metrics.Watcher{Status: w.Status}).Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	w.Handler(nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_job_impact{job=%q} %v", v.Job, v.JobImpact)) {
 		t.Errorf("metrics lack a job_impact of %v", v.JobImpact)
 	}

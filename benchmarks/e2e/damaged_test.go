@@ -18,7 +18,6 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
-	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -55,7 +54,7 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 	}
 
 	rec := httptest.NewRecorder()
-	(&metrics.Watcher{Status: w.Status}).Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	w.Handler(nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_watch_damaged_files{job=%q} 1", want.Job)) {
 		t.Error("the metrics don't count the damaged file")
 	}

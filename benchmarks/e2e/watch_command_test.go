@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/analyzer/watch/metrics"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -137,7 +136,7 @@ func TestWatch_Metrics(t *testing.T) {
 	w, live := watched(t, dir, "", "")
 	defer live.Close()
 	defer w.Close()
-	handler := (&metrics.Watcher{Status: w.Status}).Handler()
+	handler := w.Handler(nil)
 	get := func(path string) (int, string) {
 		r := httptest.NewRecorder()
 		handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))

@@ -94,7 +94,7 @@ func TestWatchersShareJobs(t *testing.T) {
 		t.Cleanup(func() { _ = live.Close() })
 		table := &between{Live: live, then: then}
 		w, err := watch.New(watch.Options{Source: live, Sink: verdicts{sink}, Now: time0.now,
-			Share: &watch.Share{Table: table, Holder: &watch.Rows{Name: name, Sink: verdicts{sink}, Table: table, Lease: watch.DefaultLease, Now: time0.now, Log: slog.New(slog.DiscardHandler)}}})
+			Table: table, Holder: &watch.Rows{Name: name, Sink: verdicts{sink}, Table: table, Lease: watch.DefaultLease, Now: time0.now, Log: slog.New(slog.DiscardHandler)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ var arrows = []struct {
 	{"analyzer/detect/saves", []string{"schemas/", "analyzer/frame", "analyzer/detect/residual", "analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect/sequential", []string{"analyzer/detect/robust", "analyzer/detect/state", "analyzer/detect/threshold"}, heavy[:3]},
 	{"analyzer/detect", []string{"schemas/", "analyzer/frame", "analyzer/replay", "analyzer/detect/"}, heavy[:3]},
-	{"analyzer/source", []string{"schemas/", "analyzer/frame", "writer/segment", "writer/rollup", "writer/profiles"}, nil},
+	{"analyzer/source", []string{"schemas/", "analyzer/feed", "analyzer/frame", "writer/segment", "writer/rollup", "writer/profiles"}, nil},
 	{"analyzer/simulate", []string{"schemas/", "writer/segment"}, heavy[:3]},
 	{"analyzer/watch/depth", []string{"schemas/", "analyzer/", "collector/"}, heavy[:3]},
 	{"analyzer/", []string{"schemas/", "analyzer/"}, heavy[:3]},

@@ -71,7 +71,7 @@ var described = regexp.MustCompile(`description\("(\w+)"`)
 // TestMetrics: the page has each metric of the agent and the watcher.
 func TestMetrics(t *testing.T) {
 	page := read(t, "metrics.md")
-	for _, file := range []string{"../../writer/agent/metrics.go", "../../analyzer/watch/metrics/metrics.go"} {
+	for _, file := range []string{"../../writer/agent/metrics.go", "../../analyzer/watch/metrics.go"} {
 		names := described.FindAllStringSubmatch(read(t, file), -1)
 		if len(names) < 20 {
 			t.Errorf("%s: only %d metrics were seen", file, len(names))

@@ -18,7 +18,7 @@ var (
 // TestMetricsExist holds every PromQL expression to metrics that somebody exports.
 func TestMetricsExist(t *testing.T) {
 	known := map[string]bool{}
-	for _, file := range []string{"writer/agent/metrics.go", "analyzer/watch/metrics/metrics.go"} {
+	for _, file := range []string{"writer/agent/metrics.go", "analyzer/watch/metrics.go"} {
 		source, err := os.ReadFile(filepath.Join("..", "..", file))
 		if err != nil {
 			t.Fatal(err)

@@ -105,7 +105,7 @@ const switchTimeout = 2 * time.Second
 
 // Get implements Switch.
 func (s *Agents) Get(ctx context.Context, job, node string) (all []Setting, err error) {
-	err = s.each(ctx, job, node, func(_ client, _ string, set Setting) error {
+	err = s.each(ctx, job, node, func(_ context.Context, _ tracepb.TrainingDataTraceClient, _ string, set Setting) error {
 		all = append(all, set)
 		return nil
 	})
@@ -114,13 +114,13 @@ func (s *Agents) Get(ctx context.Context, job, node string) (all []Setting, err 
 
 // Set implements Switch.
 func (s *Agents) Set(ctx context.Context, job, node string, communication bool) error {
-	return s.each(ctx, job, node, func(c client, name string, now Setting) error {
+	return s.each(ctx, job, node, func(ctx context.Context, c tracepb.TrainingDataTraceClient, name string, now Setting) error {
 		if now.Communication == communication || !communication && !now.Ours {
 			return nil
 		}
 
 		words := trace.State{Light: true, Communication: communication}.Words()
-		r, err := c.ModifyTrainingDataTraceSwitch(c.ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: switchboard.Switch(words)})
+		r, err := c.ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: switchboard.Switch(words)})
 		if err == nil && r.GetCode() != switchboard.OK {
 			err = fmt.Errorf("code %d: %s", r.GetCode(), r.GetMessage())
 		}
@@ -129,15 +129,9 @@ func (s *Agents) Set(ctx context.Context, job, node string, communication bool) 
 	})
 }
 
-// client is a connection to one agent, for one call.
-type client struct {
-	tracepb.TrainingDataTraceClient
-	ctx context.Context
-}
-
 // each calls f for every agent of the node that knows the job, with what it is told
 // now; an error where there is none.
-func (s *Agents) each(ctx context.Context, job, node string, f func(client, string, Setting) error) error {
+func (s *Agents) each(ctx context.Context, job, node string, f func(context.Context, tracepb.TrainingDataTraceClient, string, Setting) error) error {
 	at, err := s.Addresses(ctx, node)
 	if err != nil {
 		return err
@@ -145,15 +139,15 @@ func (s *Agents) each(ctx context.Context, job, node string, f func(client, stri
 
 	known := 0
 	for _, address := range at {
-		err := s.call(ctx, address, func(c client) error {
+		err := s.call(ctx, address, func(ctx context.Context, c tracepb.TrainingDataTraceClient) error {
 			name := "default/" + job // an agent looks at the job alone
-			set, ok, err := c.setting(name)
+			set, ok, err := setting(ctx, c, name)
 			if err != nil || !ok {
 				return err
 			}
 
 			known++
-			return f(c, name, set)
+			return f(ctx, c, name, set)
 		})
 		if err != nil {
 			return fmt.Errorf("call agent %s: %w", address, err)
@@ -168,9 +162,9 @@ func (s *Agents) each(ctx context.Context, job, node string, f func(client, stri
 }
 
 // setting asks what the job is told; false where the agent doesn't know it.
-func (c client) setting(name string) (set Setting, ok bool, err error) {
+func setting(ctx context.Context, c tracepb.TrainingDataTraceClient, name string) (set Setting, ok bool, err error) {
 	var header metadata.MD
-	r, err := c.GetTrainingDataTraceSwitch(c.ctx, &tracepb.DataStatusReq{JobNsName: name}, grpc.Header(&header))
+	r, err := c.GetTrainingDataTraceSwitch(ctx, &tracepb.DataStatusReq{JobNsName: name}, grpc.Header(&header))
 	switch {
 	case status.Code(err) == codes.NotFound:
 		return set, false, nil
@@ -185,7 +179,7 @@ func (c client) setting(name string) (set Setting, ok bool, err error) {
 		Ours: slices.Equal(header.Get(switchboard.Caller), []string{watchCaller})}, true, nil
 }
 
-func (s *Agents) call(ctx context.Context, address string, f func(client) error) error {
+func (s *Agents) call(ctx context.Context, address string, f func(context.Context, tracepb.TrainingDataTraceClient) error) error {
 	at, err := s.Endpoint.Parse(address)
 	if err != nil {
 		return err
@@ -198,7 +192,7 @@ func (s *Agents) call(ctx context.Context, address string, f func(client) error)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, switchboard.Caller, watchCaller), switchTimeout)
 	defer cancel()
-	return f(client{tracepb.NewTrainingDataTraceClient(conn), ctx})
+	return f(ctx, tracepb.NewTrainingDataTraceClient(conn))
 }
 
 // pattern reports whether --agents is an address itself.

@@ -69,6 +69,8 @@ type Depth struct {
 	o    Options
 	wake health.Waker
 
+	// mu guards what follows. It is free while agents are called: one that is dead holds up
+	// neither Observe nor the others.
 	mu    sync.Mutex
 	cases map[string]*inquiry // by job
 	on    map[place]*switched // nodes that have a place under the cap

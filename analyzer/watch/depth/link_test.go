@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/analyzer/watch/depth"
@@ -35,7 +36,7 @@ func (s *recorded) Cursor() ([]byte, error)                           { return n
 func (s *recorded) Drain()                                            {}
 func (s *recorded) Damaged() []string                                 { return nil }
 func (s *recorded) Close() error                                      { return nil }
-func (s *recorded) Follow(context.Context, string, []byte) (watch.Reader, error) {
+func (s *recorded) Follow(context.Context, string, []byte) (feed.Reader, error) {
 	return s, nil
 }
 

@@ -1,0 +1,94 @@
+package source
+
+import (
+	"context"
+	"sync"
+
+	"github.com/laggard-dev/laggard/schemas/row"
+)
+
+// tables are a job's rows in a store. P is what one worker reads of a table at a time: a span of
+// a Parquet file, or a range of ranks in ClickHouse.
+type tables[P any] interface {
+	Source
+	ranks(ctx context.Context, job string, o Options, info *Info) ([]row.Rank, error)
+	// split cuts a table of the job, and counts the files that it stands in.
+	split(ctx context.Context, table, job string, info *Info) ([]P, error)
+	// steps and communications read a part into a buffer, which they overwrite and may replace.
+	steps(ctx context.Context, part P, job string, buffer []row.Step) ([]row.Step, error)
+	communications(ctx context.Context, part P, job string, buffer []row.Communication) ([]row.Communication, error)
+}
+
+// loadTables is Source.Load of a store: the ranks, then the other tables part by part.
+func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Builder, o Options) (Info, error) {
+	job, err := Pick(ctx, s, name, job)
+	if err != nil {
+		return Info{}, err
+	}
+
+	info := Info{Job: job}
+	ranks, err := s.ranks(ctx, job, o, &info)
+	if err != nil {
+		return info, err
+	}
+
+	if err := useTopology(&info, o, ranks); err != nil {
+		return info, err
+	}
+
+	info.hand(b, &row.Rows{Ranks: ranks})
+	steps, err := s.split(ctx, row.StepsTable, job, &info)
+	if err != nil {
+		return info, err
+	}
+
+	var communications []P
+	if !o.NoCommunications {
+		if communications, err = s.split(ctx, row.CommunicationsTable, job, &info); err != nil {
+			return info, err
+		}
+	}
+
+	total := len(steps) + len(communications)
+	var buffers sync.Pool // of *row.Rows: a Builder copies what it keeps, so they serve again
+	err = inOrder(ctx, total, o.workers(), func(ctx context.Context, i int) (rows *row.Rows, err error) {
+		rows, ok := buffers.Get().(*row.Rows)
+		if !ok {
+			rows = &row.Rows{}
+		}
+
+		if i < len(steps) {
+			rows.Steps, err = s.steps(ctx, steps[i], job, rows.Steps)
+			return rows, err
+		}
+
+		rows.Steps = nil // no more of them come
+		rows.Communications, err = s.communications(ctx, communications[i-len(steps)], job, rows.Communications)
+		return rows, err
+	}, func(i int, rows *row.Rows) error {
+		info.hand(b, rows)
+		buffers.Put(rows)
+		o.progress(i+1, total)
+		return nil
+	})
+	return info, err
+}
+
+// hand gives rows to b and counts them.
+func (i *Info) hand(b Builder, rows *row.Rows) {
+	for k := range rows.Ranks {
+		b.AddRank(&rows.Ranks[k])
+	}
+
+	for k := range rows.Steps {
+		b.AddStep(&rows.Steps[k])
+	}
+
+	for k := range rows.Communications {
+		b.AddCommunication(&rows.Communications[k])
+	}
+
+	i.Ranks += len(rows.Ranks)
+	i.Steps += len(rows.Steps)
+	i.Communications += len(rows.Communications)
+}
