@@ -61,7 +61,7 @@ SELECT job, node, dateDiff('second', newest, front) AS behind FROM live`),
 	{
 		Name: "LaggardRecordsLost", Title: "Records lost", Severity: "warning", For: "0m",
 		Summary: "Records of job {{ $labels.job }} were lost ({{ $labels.cause }}).",
-		Action: "Open the Pipeline page, \"Where records were lost\". ring-full: give the agent CPU or the rings more slots. no-ring: a larger tmpfs. disk-full or aged: raise --cap or bring the store back. " +
+		Action: "Open the Pipeline page, \"Where records were lost\". ring-full: give the agent CPU or a volume that is not full, or the rings more slots. no-ring: a larger tmpfs. aged: raise --cap or bring the store back. " +
 			"corrupt or torn-line: look for crashed trainers. Verdicts stay right down to the coverage that they state.",
 		SQL: every(`WITH ` + account + `
 SELECT job, if(reason != '', reason, state) AS cause, sum(n) AS records FROM entries WHERE state IN ('aged', 'dropped') AND reason != 'not-selected' GROUP BY job, cause`),

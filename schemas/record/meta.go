@@ -58,13 +58,11 @@ func (l *Loss) Plausible() bool { return l.Count <= MaxLoss }
 
 // Reasons of a loss, in the ledger and in laggard_records_dropped_total.
 const (
-	RingFull    = "ring-full"     // the agent was too slow or absent
+	RingFull    = "ring-full"     // the agent was too slow or absent, or its volume full
 	NoRing      = "no-ring"       // the process could not make a ring (budget, full tmpfs)
 	Corrupt     = "corrupt"       // a slot whose checksum is wrong
-	DiskFull    = "disk-full"     // no segment could take it
 	TornLine    = "torn-line"     // a line cut by a crash of its writer
 	Aged        = "aged"          // deleted under the disk cap before it was shipped
-	Poison      = "poison"        // refused by the store; kept in the dead-letter file
 	Truncated   = "truncated"     // a file that became shorter under the reader
 	NameTooLong = "name-too-long" // a range that TaskD's lines can't hold (--format taskd)
 	Implausible = "implausible"   // a loss line that claims more than can be lost
