@@ -91,25 +91,25 @@ func parse(args []string, words io.Writer) (*suite, error) {
 }
 
 // choose sets the scenarios and families to run.
-func (f *suite) choose() (err error) {
-	f.scenarios, f.families = simulate.Names(), simulate.Families()
-	if f.only != "" && f.only != "all" {
-		if f.families, err = chosen(f.only, f.families); err != nil {
+func (s *suite) choose() (err error) {
+	s.scenarios, s.families = simulate.Names(), simulate.Families()
+	if s.only != "" && s.only != "all" {
+		if s.families, err = chosen(s.only, s.families); err != nil {
 			return err
 		}
 	}
 
-	if f.scenario == "" {
+	if s.scenario == "" {
 		return nil
 	}
 
-	both, err := chosen(f.scenario, append(f.scenarios, f.families...))
-	f.scenarios, f.families = nil, nil
+	both, err := chosen(s.scenario, append(s.scenarios, s.families...))
+	s.scenarios, s.families = nil, nil
 	for _, n := range both {
 		if (task{scenario: n}).family() {
-			f.families = append(f.families, n)
+			s.families = append(s.families, n)
 		} else {
-			f.scenarios = append(f.scenarios, n)
+			s.scenarios = append(s.scenarios, n)
 		}
 	}
 
@@ -249,25 +249,25 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 }
 
 // show runs one case and prints what should and what did come out.
-func (f *suite) show(out io.Writer) error {
+func (s *suite) show(out io.Writer) error {
 	var o *outcome
 	var err error
-	if f.healthy != "" {
-		i := slices.IndexFunc(noises, func(w noiseKind) bool { return w.name == f.healthy })
+	if s.healthy != "" {
+		i := slices.IndexFunc(noises, func(w noiseKind) bool { return w.name == s.healthy })
 		if i < 0 {
-			return fmt.Errorf("healthy hours %q are unknown", f.healthy)
+			return fmt.Errorf("healthy hours %q are unknown", s.healthy)
 		}
 
-		o, err = healthyJob(noises[i], f.seed, healthySteps, f.traces)
+		o, err = healthyJob(noises[i], s.seed, healthySteps, s.traces)
 	} else {
-		names := append(f.scenarios, f.families...)
-		if len(names) != 1 || !f.keepSeed {
+		names := append(s.scenarios, s.families...)
+		if len(names) != 1 || !s.keepSeed {
 			return errors.New("-v shows one case: give -scenario and -seed")
 		}
 
-		t := task{scenario: names[0], seed: f.seed, world: f.world}
-		for _, x := range f.traces {
-			if f.traceName != "" && strings.HasPrefix(x.Name, f.traceName) {
+		t := task{scenario: names[0], seed: s.seed, world: s.world}
+		for _, x := range s.traces {
+			if s.traceName != "" && strings.HasPrefix(x.Name, s.traceName) {
 				t.trace = x
 			}
 		}
