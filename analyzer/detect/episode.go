@@ -1,6 +1,8 @@
 package detect
 
 import (
+	"slices"
+
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -128,6 +130,7 @@ func (e *Engine) refresh() {
 		return
 	}
 
+	e.acquit(culprits)
 	p := e.costs.Settled(faults)
 	for i := range culprits {
 		c := &culprits[i]
@@ -137,6 +140,21 @@ func (e *Engine) refresh() {
 			if c.has[s] && !e.tracks[s].Recovering(c.row) {
 				e.cases[caseKey{s, c.row}] = f
 			}
+		}
+	}
+}
+
+// acquit forgets the cases of those that are as slow as ever, began with a culprit and are no
+// longer accused beside it: they wait for it, and will have recovered from nothing.
+func (e *Engine) acquit(culprits []candidate) {
+	for key := range e.cases {
+		t := e.tracks[key.Signal]
+		if !t.Degraded(key.Row) || t.Recovering(key.Row) || slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == key.Row }) {
+			continue
+		}
+
+		if slices.ContainsFunc(culprits, func(c candidate) bool { return abs(c.sinceAt-t.SinceAt(key.Row)) <= commonSteps }) {
+			delete(e.cases, key)
 		}
 	}
 }

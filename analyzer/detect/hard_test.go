@@ -296,6 +296,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"mixed-hardware", 86028137}, // that its replica's other stages are newer is no little work
 		{"elastic", 27644568},
 		{"elastic", 86028133},
+		{"routing", 264575131},        // who waited for the culprit has recovered from nothing
 		{"few-replicas", 173205172},   // the wild first steps tell little of how stages go together
 		{"mixed-hardware", 223606841}, // half of the nodes are as slow as they always were, in own time alone
 	} {
