@@ -10,9 +10,6 @@ import (
 // copyEvery is how often is asked whether rows are copied.
 const copyEvery = time.Second
 
-// awaitEvery is how often AwaitCopies looks whether the answer has come.
-const awaitEvery = 20 * time.Millisecond
-
 // copies are the rounds whose rows are stored, and not yet in a second place: a replica
 // that dies takes its only copy along. So the cursor, and with it ageing, waits for it.
 // After Options.Copies it goes on with one copy, counted and said, and what is there then is
@@ -60,7 +57,12 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 // countUncopied tells how many rounds wait. AwaitCopies goes by it, so it is called with every
 // change of the rounds, before whoever flushes gets an answer.
 func (s *Shipper) countUncopied() {
-	s.count(func(st *Stats) { st.Uncopied = uint64(len(s.copies.rounds)) })
+	s.count(func(st *Stats) {
+		if st.Uncopied = uint64(len(s.copies.rounds)); st.Uncopied == 0 {
+			close(s.copied)
+			s.copied = make(chan struct{})
+		}
+	})
 }
 
 // ack acknowledges each Put of the round.
@@ -153,11 +155,18 @@ func (s *Shipper) markAgain(ctx context.Context, sink Remote) {
 
 // AwaitCopies waits until no round waits for a second copy.
 func (s *Shipper) AwaitCopies(ctx context.Context) error {
-	for s.Stats().Uncopied > 0 {
-		if err := pause(ctx, awaitEvery); err != nil {
-			return fmt.Errorf("wait for a second copy: %w", err)
+	for {
+		var rounds uint64
+		var copied chan struct{}
+		s.count(func(st *Stats) { rounds, copied = st.Uncopied, s.copied })
+		if rounds == 0 {
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a second copy: %w", ctx.Err())
+		case <-copied:
 		}
 	}
-
-	return nil
 }

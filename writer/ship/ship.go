@@ -102,7 +102,8 @@ type Shipper struct {
 	pool   pool
 
 	countMu sync.Mutex
-	stats   Stats // guarded by countMu
+	stats   Stats         // guarded by countMu
+	copied  chan struct{} // guarded by countMu: closed when no round waits for a second copy any more
 
 	mu      sync.Mutex
 	waiting []part    // guarded by mu: what the next round takes
@@ -140,7 +141,7 @@ func New(sink Sink, o Options) (*Shipper, error) {
 	}
 
 	s := &Shipper{
-		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: Stats{Tables: map[string]TableStats{}}, kick: make(chan struct{}, 1),
+		sink: sink, o: o, memory: semaphore.NewWeighted(o.Memory), dead: dead, stats: Stats{Tables: map[string]TableStats{}}, copied: make(chan struct{}), kick: make(chan struct{}, 1),
 	}
 	for _, table := range clickhouse.Tables { // so that metrics have all from the start
 		s.stats.Tables[table] = TableStats{}
