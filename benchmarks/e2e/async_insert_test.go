@@ -23,7 +23,7 @@ func TestAsyncInsert(t *testing.T) {
 
 	count := func() string {
 		t.Helper()
-		text, err := engine.Query("SELECT count(), sum(step_ns) FROM steps UNION ALL SELECT count(), sum(seq) FROM records ORDER BY 1")
+		text, err := engine.Query("SELECT * FROM (SELECT count() AS n, sum(step_ns) AS s FROM steps UNION ALL SELECT count() AS n, sum(seq) AS s FROM records) ORDER BY n")
 		if err != nil {
 			t.Fatal(err)
 		}
