@@ -94,7 +94,7 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	total := e.nodes()
-	if c.onlyOwn() && e.layout.Stages > 1 { // there own time alone has rules of its own
+	if c.onlyOwn() && e.layout.Stages > 1 { // a victim's waits are in own time: only half of the nodes, all their time, are a kind
 		return total >= smallJob && 2*len(e.alike(e.tracks[own], c.row).always) >= total
 	}
 
