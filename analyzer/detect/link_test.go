@@ -137,6 +137,20 @@ func TestLinks_TwoGroupsShareOneNode(t *testing.T) {
 	if !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.JobSlow }) {
 		t.Errorf("fabric: findings %+v, want job-slow", v.Findings)
 	}
+
+	j = newJob(79)
+	j.shape(1, 8, 2, 2) // two groups are all there are
+	j.link = func(_, tp, step int) float64 {
+		if tp == 0 || step >= 80 {
+			return 0.25
+		}
+
+		return 0
+	}
+	v = Analyze(j.frame(), Default())
+	if len(v.Links) != 0 || len(v.Nodes) != 0 {
+		t.Errorf("as long as the other one always: links %+v nodes %+v", v.Links, v.Nodes)
+	}
 }
 
 // A short trace in which two of four groups are slow: each of them has another slow one among its three

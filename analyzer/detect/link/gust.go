@@ -17,14 +17,17 @@ func (g *gustiness) add(k uint16) {
 	g.Squares += 2*float64(k) - 1
 }
 
-// passes is how many tests in a row a gust hardly ever lasts, as gusts were so far:
-// their length is about exponential, so the mean over steps is twice the mean.
+// passes is how many tests in a row a gust hardly ever lasts, as gusts were so far. Lengths are about
+// exponential, so their mean over steps is twice the mean, which makes steps over mean the number of
+// gusts that tell it. The next one outlasts x with probability (steps/(steps+x))^number: Lomax' law,
+// what is left of an exponential whose mean is known from so few.
 func (g *gustiness) passes() uint8 {
 	if g.Steps < fewGusts {
 		return 0
 	}
 
-	return uint8(min(mostPasses, math.Ceil(gustLives*g.Squares/g.Steps/2/threshold.EvaluateEvery)))
+	number := 2 * g.Steps * g.Steps / g.Squares
+	return uint8(min(mostPasses, math.Ceil(g.Steps*math.Expm1(gustOdds/number)/threshold.EvaluateEvery)))
 }
 
 // remember takes a step of group g that leaves the window, high if it is above half a rise.

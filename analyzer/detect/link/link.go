@@ -223,13 +223,13 @@ func (w *Watch) evaluate(g int, t float64, label int64) {
 	if w.baseN[g] >= linkBase {
 		ref = w.base[g]
 		slow = w.isSlow(g, cur-ref, float32(math.Exp(float64(cur))-math.Exp(float64(ref))), t, max(noise, w.noise[g])*robust.MedianLoss/robust.Sqrt(float32(n)))
-		if others >= minClass-1 {
-			slow = slow && cur-peers >= float32(math.Log1p(w.cfg.LinkRise))/2
-		}
-
 		if slow {
 			rise, n := w.dimRise(g)
 			slow = (n == 0 || cur-ref-rise >= float32(math.Log1p(w.cfg.LinkRise))/2) && w.lasts(g, (cur+ref)/2)
+			// Where no other class of the dimension tells, the few equals may be as slow and have got used to it.
+			if others >= minClass-1 || others > 0 && n <= others {
+				slow = slow && cur-peers >= float32(math.Log1p(w.cfg.LinkRise))/2
+			}
 		}
 	}
 

@@ -16,10 +16,10 @@ const (
 	// gustSigmas of a transfer's noise: jitter of 10 % is no gust, nor are gloo's calls on shared
 	// processors, which differ by a third.
 	gustSigmas = 3
-	// gustLives mean lives: one gust in a million lasts so long, and a job has
-	// thousands. fewGusts steps of them tell the mean; mostPasses (160 steps) are
+	// gustOdds is the logarithm of a million: one gust in so many is taken for a slow link, and a job
+	// has thousands. fewGusts steps of them tell the mean; mostPasses (160 steps) are
 	// enough whatever they were.
-	gustLives  = 13.8
+	gustOdds   = 13.8
 	fewGusts   = 8
 	mostPasses = 20
 	// lonePasses is the same for a group that has no equal to compare it with.
