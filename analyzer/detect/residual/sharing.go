@@ -100,13 +100,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 		return false
 	}
 
-	s.deviate(logs, level, now)
-	for r, w := range waited {
-		if w { // it still tells the work: its own, without the wait
-			s.dev[r] += worked[r]
-		}
-	}
-
+	s.deviate(logs, level, now, worked, waited)
 	s.excuse(t)
 	s.others()
 	s.learn(waited, t)
@@ -157,8 +151,9 @@ func (s *Sharing) quicker(r int) float32 {
 
 // deviate sets dev[r] to how far rank r is from what is usual in its role, less what
 // all roles have in common in this step. An expert's load lasts too long to tell it from
-// what is usual, so its ranks are compared with those of the other experts in their group.
-func (s *Sharing) deviate(logs []float32, level []float64, now []float32) {
+// what is usual, so its ranks are compared with those of the other experts in their group. Who
+// waited tells the work still: its own, without the wait.
+func (s *Sharing) deviate(logs []float32, level []float64, now, worked []float32, waited []bool) {
 	s.buf = s.buf[:0]
 	for g, m := range now {
 		if m == m {
@@ -176,6 +171,10 @@ func (s *Sharing) deviate(logs []float32, level []float64, now []float32) {
 			s.dev[r] = x - now[g]
 		default:
 			s.dev[r] = x - float32(level[g]) - common
+		}
+
+		if waited != nil && waited[r] {
+			s.dev[r] += worked[r]
 		}
 	}
 
