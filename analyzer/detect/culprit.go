@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -271,14 +272,30 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 	})
 }
 
-// slowLinks are the slow links but those of groups that come late together with a rank
-// that waits for data. Where a group meets several times a step and its members take turns
-// in coming last, each of them waits somewhere: one that always comes last raises the
-// shortest one's time, too.
+// slowLinks are the slow links but those of groups whose members take turns in coming last, where
+// each of them waits somewhere: one that always comes last raises the shortest one's time, too.
 func (e *Engine) slowLinks() []link.Slow {
 	return slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool {
-		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost)
+		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.takeTurns(w)
 	})
+}
+
+// takeTurns reports whether of a group that meets several times a step one member comes late from
+// its data, so that all wait for it first, and another computes longer, so that all wait for that
+// one in the end: both by most of what the link seems to cost.
+func (e *Engine) takeTurns(w link.Slow) bool {
+	late := func(s signal, but int32) int32 {
+		i := slices.IndexFunc(w.Rows, func(r int32) bool {
+			return r != but && !e.tracks[s].Healthy(int(r)) && e.excess(int(r), s, nil) >= residual.VictimShare*w.Cost
+		})
+		if i < 0 {
+			return -1
+		}
+
+		return w.Rows[i]
+	}
+	first := late(loading, -1)
+	return first >= 0 && late(compute, first) >= 0
 }
 
 // inForward reports whether a link is that of a group which meets inside the forward pass.
