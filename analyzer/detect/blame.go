@@ -34,12 +34,10 @@ func (e *Engine) blame(culprits []candidate) []cost.Fault {
 	}
 
 	out = e.withMates(out)
-	for q := range e.whole.Len() {
-		if e.whole.Active(q) && e.singleNode(e.layout.Replicas[q]) >= 0 {
-			effect, _ := e.whole.Last(q)
-			for _, r := range e.layout.Replicas[q] {
-				add(cost.Fault{Row: int(r), From: max(0, e.recent.Count-e.whole.Age(q)), Effect: effect})
-			}
+	for _, q := range e.slowWholes() {
+		effect, _ := e.whole.Last(q)
+		for _, r := range e.layout.Replicas[q] {
+			add(cost.Fault{Row: int(r), From: max(0, e.recent.Count-e.whole.Age(q)), Effect: effect})
 		}
 	}
 

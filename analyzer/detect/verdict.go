@@ -198,18 +198,9 @@ func (e *Engine) devices(name string) int {
 // wholeNodes names a node that holds a whole replica which is slow for good:
 // work rotates over replicas, a slow host does not.
 func (e *Engine) wholeNodes(all nodes) {
-	for q := range e.whole.Len() {
-		if !e.whole.Active(q) {
-			continue
-		}
-
+	for _, q := range e.slowWholes() {
 		rows := e.layout.Replicas[q]
-		k := e.singleNode(rows)
-		if k < 0 {
-			continue
-		}
-
-		n := all.of(e.layout.Nodes[k])
+		n := all.of(e.nodeOf(int(rows[0])))
 		if n.State != "" {
 			continue
 		}
@@ -225,6 +216,28 @@ func (e *Engine) wholeNodes(all nodes) {
 
 		n.Detail = fmt.Sprintf("all %d recorded ranks of the replica on this node take %.2f times as long as the other replicas, step after step", len(rows), n.Slowdown)
 	}
+}
+
+// slowWholes lists the replicas on one node each that are slow for good. What was always so is a
+// kind of hardware where another replica is as much faster than its peers.
+func (e *Engine) slowWholes() (slow []int) {
+	t := e.whole
+	for q := range t.Len() {
+		if !t.Active(q) || e.singleNode(e.layout.Replicas[q]) < 0 {
+			continue
+		}
+
+		kind := false
+		for p := range t.Len() {
+			kind = kind || !t.Few(p) && t.Standing(p) <= -max(t.Standing(q)/2, t.Doubt(p))
+		}
+
+		if !kind || !t.Habitual(q) || t.AboveHabit(q) >= e.cfg.MinEffect {
+			slow = append(slow, q)
+		}
+	}
+
+	return slow
 }
 
 // aloneNodes names a node that holds a whole role, or a rank without peers, which
