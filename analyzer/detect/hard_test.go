@@ -299,9 +299,17 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"routing", 264575131},        // who waited for the culprit has recovered from nothing
 		{"few-replicas", 173205172},   // the wild first steps tell little of how stages go together
 		{"mixed-hardware", 223606841}, // half of the nodes are as slow as they always were, in own time alone
+		{"mixed-hardware", 577215785}, // so are whole replicas
+		{"routing", 577215751},        // who waited for the culprit tells of its expert by its own time
+		{"congestion", 900464},        // a congested wire makes forward passes long, and nobody slow
+		{"culprits", 900151},          // members that take turns in coming last make no link slow
 	} {
-		v, slow, _ := simulated(t, tt.name, tt.seed, 0, true)
-		got := accused(v)
+		v, truth := weighed(t, tt.name, tt.seed, 0, func(*simulate.Config) {})
+		slow, got := truth.SlowNodes, accused(v)
+		if len(v.Links) != len(truth.Links) {
+			t.Errorf("%s, seed %d: links %v, want %v", tt.name, tt.seed, v.Links, truth.Links)
+		}
+
 		slices.Sort(got)
 		if slices.Sort(slow); !slices.Equal(got, slow) || !v.Decided {
 			t.Errorf("%s, seed %d: %v accused, decided %v; want %v", tt.name, tt.seed, got, v.Decided, slow)
@@ -311,6 +319,18 @@ func TestHard_ExactlyThese(t *testing.T) {
 			if n.State == verdict.Recovered && !slices.Contains(slow, n.Node) {
 				t.Errorf("%s, seed %d: %s is said to have recovered; slow was %v", tt.name, tt.seed, n.Node, slow)
 			}
+		}
+	}
+}
+
+// TestHard_NobodyCanTell: a recording without Communication shows the wait for another node's rank as
+// it shows who is slow, and congestion that lasts ten times as long as it mostly does may be a slow
+// link. Nobody is accused, and nobody is called healthy.
+func TestHard_NobodyCanTell(t *testing.T) {
+	for name, seed := range map[string]uint64{"light": 577215740, "congestion": 577215758} {
+		v, _, _ := simulated(t, name, seed, 0, true)
+		if v.Decided || len(v.Nodes)+len(v.Links) > 0 {
+			t.Errorf("%s, seed %d: decided %v, nodes %v, links %v", name, seed, v.Decided, v.Nodes, v.Links)
 		}
 	}
 }

@@ -26,24 +26,25 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 			continue
 		}
 
-		mine := e.groupWait(c.row, m, k)
+		mine, wire := e.groupTime(c.row, m, k)
 		if mine != mine {
 			continue
 		}
 
-		var usual []float64
+		var usual, wires []float64
 		for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows, 0) {
 			if len(usual) >= usualSample {
 				break
 			}
 
-			if w := e.groupWait(int(p), m, k); int(p) != c.row && w == w {
-				usual = append(usual, w)
+			if w, t := e.groupTime(int(p), m, k); int(p) != c.row && w == w {
+				usual, wires = append(usual, w), append(wires, t)
 			}
 		}
 
 		if u := robust.Median64(usual); u == u {
 			waits += mine - min(u, residual.UsualShare*x) // half the role may be victims
+			waits += max(0, wire-robust.Median64(wires))  // congestion, or a slow link
 		}
 	}
 
@@ -85,7 +86,7 @@ func (e *Engine) late(r, k int, x float64) bool {
 // replica that is slower, that one is.
 func (e *Engine) followsMate(r int, x float64) bool {
 	slower := func(p int32, x float64) bool {
-		return e.layout.Node[p] != e.layout.Node[r] && e.tracks[compute].Active(int(p)) && e.excess(int(p), compute, nil) > x
+		return e.layout.Node[p] != e.layout.Node[r] && e.excess(int(p), compute, nil) > x
 	}
 
 	mates := e.graph.Mates(r)
@@ -141,12 +142,12 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 	return false
 }
 
-// groupWait is what rank r waits in its group of that dimension: its time there
-// less the shortest member's; NaN when a member is not known.
-func (e *Engine) groupWait(r int, m frame.Metric, k int) float64 {
+// groupTime returns what rank r waits in its group of that dimension, its time there less the
+// shortest member's, and that one's, the transfer itself; NaN when a member is not known.
+func (e *Engine) groupTime(r int, m frame.Metric, k int) (wait, transfer float64) {
 	g := e.groupOf(r, m)
 	if g == nil || !g.Complete() || len(g.Rows) > sampleSize {
-		return math.NaN()
+		return math.NaN(), math.NaN()
 	}
 
 	low := math.NaN()
@@ -156,7 +157,7 @@ func (e *Engine) groupWait(r int, m frame.Metric, k int) float64 {
 		}
 	}
 
-	return e.recent.Median(m, r, k) - low
+	return e.recent.Median(m, r, k) - low, low
 }
 
 // groupOf is the group of row r in the metric's dimension, nil when none is known.
