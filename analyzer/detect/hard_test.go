@@ -302,6 +302,8 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"mixed-hardware", 577215785}, // so are whole replicas
 		{"routing", 577215751},        // who waited for the culprit tells of its expert by its own time
 		{"congestion", 900464},        // a congested wire makes forward passes long, and nobody slow
+		{"congestion", 8900520},       // gusts are not the jitter that tells gusts
+		{"slow-link", 8316228106},     // nor is a link that is far slower than in any gust
 		{"culprits", 900151},          // members that take turns in coming last make no link slow
 	} {
 		v, truth := weighed(t, tt.name, tt.seed, 0, func(*simulate.Config) {})

@@ -3,18 +3,22 @@ package link
 import (
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
-// gustiness is how long the gusts of congestion of a job last: the sums of their
-// lengths and of the squares. The mean over steps, not over gusts, counts, for
-// single steps of jitter are many and short.
-type gustiness struct{ Steps, Squares float64 }
+// gustiness is how long the gusts of congestion of a job last, the sums of their lengths and of the
+// squares, and the highest one's mean rise, a logarithm. The mean over steps, not over gusts,
+// counts, for single steps of jitter are many and short.
+type gustiness struct{ Steps, Squares, Height float64 }
 
-// add counts the k-th step of a gust.
-func (g *gustiness) add(k uint16) {
-	g.Steps++
-	g.Squares += 2*float64(k) - 1
+// add counts a gust of k steps, once it is over: one that lasts may be a slow link, or what others
+// see of it. sum is what they were above the usual by, in logarithms.
+func (g *gustiness) add(k uint16, sum float32) {
+	n := float64(k)
+	g.Steps += n
+	g.Squares += n * n
+	g.Height = max(g.Height, float64(sum)/n)
 }
 
 // passes is how many tests in a row a gust hardly ever lasts, as gusts were so far. Lengths are about
@@ -30,29 +34,35 @@ func (g *gustiness) passes() uint8 {
 	return uint8(min(mostPasses, math.Ceil(g.Steps*math.Expm1(gustOdds/number)/threshold.EvaluateEvery)))
 }
 
-// remember takes a step of group g that leaves the window, high if it is above half a rise.
-// What may be a slow link is kept until it ends: then it was a gust.
-func (w *Watch) remember(g int, high bool) {
-	if w.slow[g] || w.passes[g] > 0 {
-		if high {
-			w.lasting[g] = min(w.lasting[g]+1, mostPasses*threshold.EvaluateEvery) // no test waits longer
-		}
-
-		return
+// toNext is the spread of the transfers in buf from one step to the next: a gust lasts, so its many
+// steps hardly are in it, while they are half of what a window differs by.
+func (w *Watch) toNext() float32 {
+	var steps [linkWindow]float32
+	for i, x := range w.buf[1:] {
+		steps[i] = (x - w.buf[i]) / math.Sqrt2
 	}
 
-	for ; w.lasting[g] > 0; w.lasting[g]-- {
+	return robust.Spread(steps[:len(w.buf)-1])
+}
+
+// remember takes a step of group g that leaves the window, rise above its past, high if that is
+// above half a rise of a slow link. What may be one is no gust before it ends.
+func (w *Watch) remember(g int, rise float32, high bool) {
+	if high && w.gusting[g] < mostPasses*threshold.EvaluateEvery { // no test waits longer
 		w.gusting[g]++
-		w.gust.add(w.gusting[g])
+		w.risen[g] += rise
+	}
+
+	if w.slow[g] || w.passes[g] > 0 {
+		return
 	}
 
 	gust := float32(0)
 	if high {
 		gust = 1
-		w.gusting[g]++
-		w.gust.add(w.gusting[g])
-	} else {
-		w.gusting[g] = 0
+	} else if w.gusting[g] > 0 {
+		w.gust.add(w.gusting[g], w.risen[g])
+		w.gusting[g], w.risen[g] = 0, 0
 	}
 
 	w.gusts[g] += (gust - w.gusts[g]) / threshold.Memory
@@ -81,6 +91,10 @@ func (w *Watch) need(g int) uint8 {
 
 	if w.gusts[g] >= linkGusts {
 		need = gustyPasses
+	}
+
+	if float64(w.rise[g]) >= gustHeights*w.gust.Height {
+		return need // no gust was like it
 	}
 
 	return max(need, w.gust.passes()) // the next gust may be its first

@@ -27,6 +27,7 @@ type Watch struct {
 	base    []float32
 	baseN   []uint16
 	noise   []float32
+	jitter  []float32 // from one step to the next
 	slow    []bool
 	passes  []uint8
 	since   []int64
@@ -34,7 +35,7 @@ type Watch struct {
 	normal  []uint8
 	gusts   []float32 // share of earlier steps above half a rise: congestion
 	gusting []uint16  // steps of the gust that lasts
-	lasting []uint16  // more of its steps, while it may be a slow link
+	risen   []float32 // what its steps are above the usual by, together
 	gust    gustiness
 	cur     []float32 // median of the last steps
 	rise    []float32
@@ -56,8 +57,8 @@ func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 	n := len(l.Groups)
 	w := &Watch{
 		cfg: cfg, n: len(l.Ranks), wires: &wires{cfg: cfg, Of: map[string]*wire{}}, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
-		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
-		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n), lasting: make([]uint16, n),
+		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), jitter: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
+		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n), risen: make([]float32, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
@@ -126,7 +127,8 @@ func (w *Watch) Observe(c *frame.Column, t float64) {
 	for g := range w.groups {
 		x := &w.ring[g*threshold.Window+slot]
 		if old := *x; old == old && w.baseN[g] >= linkBase {
-			w.remember(g, old > w.base[g]+max(half, gustSigmas*w.noise[g]))
+			rise := old - w.base[g]
+			w.remember(g, rise, rise > max(half, gustSigmas*w.jitter[g]))
 		}
 
 		*x = w.transfer(g, c)
@@ -214,6 +216,7 @@ func (w *Watch) evaluate(g int, t float64, label int64) {
 		return
 	}
 
+	jitter := w.toNext()
 	cur := robust.Median(w.buf)
 	w.cur[g] = cur
 	noise := max(robust.SpreadAbout(w.buf, cur), linkNoise)
@@ -239,7 +242,7 @@ func (w *Watch) evaluate(g int, t float64, label int64) {
 		}
 	}
 
-	w.step(g, slow, cur, ref, noise, label)
+	w.step(g, slow, cur, ref, noise, jitter, label)
 }
 
 // dimRise is how much the other groups of g's dimension are above their own past
@@ -308,7 +311,7 @@ func (w *Watch) class(g int) (mid, spread float32, n int) {
 }
 
 // step moves the state of group g.
-func (w *Watch) step(g int, slow bool, cur, ref, noise float32, label int64) {
+func (w *Watch) step(g int, slow bool, cur, ref, noise, jitter float32, label int64) {
 	if !slow {
 		w.passes[g] = 0
 		if w.slow[g] {
@@ -335,6 +338,7 @@ func (w *Watch) step(g int, slow bool, cur, ref, noise float32, label int64) {
 
 		w.base[g] += move
 		w.noise[g] += (noise - w.noise[g]) * min(a, 1)
+		w.jitter[g] += (jitter - w.jitter[g]) * min(a, 1)
 		return
 	}
 

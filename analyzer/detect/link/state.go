@@ -9,9 +9,9 @@ import (
 func (w *Watch) State() state.Fields {
 	w.wires.settle()
 	f := state.Fields{
-		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "slow": &w.slow,
+		"ring": &w.ring, "base": &w.base, "base_n": &w.baseN, "noise": &w.noise, "jitter": &w.jitter, "slow": &w.slow,
 		"passes": &w.passes, "since": &w.since, "found": &w.found, "normal": &w.normal,
-		"gusts": &w.gusts, "gusting": &w.gusting, "lasting": &w.lasting, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
+		"gusts": &w.gusts, "gusting": &w.gusting, "risen": &w.risen, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
 		"labels": &w.labels, "count": state.Counts(&w.count), "classes": &w.classes, "busy": &w.busy,
 		"wires": &w.wires.Of,
 	}

@@ -13,8 +13,8 @@ const (
 	// gustyPasses tests in a row (40 steps more) tell those from a slow wire.
 	linkGusts   = 0.01
 	gustyPasses = 6
-	// gustSigmas of a transfer's noise: jitter of 10 % is no gust, nor are gloo's calls on shared
-	// processors, which differ by a third.
+	// gustSigmas of what a transfer differs by from one step to the next: jitter of 10 % is no gust,
+	// nor are gloo's calls on shared processors, which differ by a third.
 	gustSigmas = 3
 	// gustOdds is the logarithm of a million: one gust in so many is taken for a slow link, and a job
 	// has thousands. fewGusts steps of them tell the mean; mostPasses (160 steps) are
@@ -22,6 +22,8 @@ const (
 	gustOdds   = 13.8
 	fewGusts   = 8
 	mostPasses = 20
+	// gustHeights of the highest gust's rise, in logarithms, were none of them.
+	gustHeights = 1.5
 	// lonePasses is the same for a group that has no equal to compare it with.
 	lonePasses = 4
 	minClass   = 3 // groups of a class that make a comparison
