@@ -43,7 +43,7 @@ type Status struct {
 type Folder struct {
 	Identity Identity // as the recorder wrote it; Incarnation is the folder's name
 	Owner    uint32   // uid of the folder and of the process file
-	Checksum uint32
+	checksum uint32
 
 	dir, file, lock int // descriptors, -1 none
 	runDir, name    string
@@ -162,7 +162,7 @@ func (f *Folder) parse(id record.ID, size int64) error {
 
 	le := binary.LittleEndian
 	f.capacity = int(le.Uint32(h[pStringsCap:]))
-	f.Checksum = le.Uint32(h[pChecksum:])
+	f.checksum = le.Uint32(h[pChecksum:])
 	f.Identity = Identity{
 		PID:         int(int32(le.Uint32(h[pPID:]))),
 		Ticks:       le.Uint64(h[pTicks:]),
@@ -174,8 +174,8 @@ func (f *Folder) parse(id record.ID, size int64) error {
 	switch {
 	case string(h[:8]) != processMagic || le.Uint32(h[pVersion:]) != version:
 		return fmt.Errorf("%s has another magic or version: %w", ProcessName, ErrNotRing)
-	case f.Checksum != CRC32C && f.Checksum != CRC32:
-		return fmt.Errorf("%s has unknown checksum kind %d: %w", ProcessName, f.Checksum, ErrNotRing)
+	case f.checksum != CRC32C && f.checksum != CRC32:
+		return fmt.Errorf("%s has unknown checksum kind %d: %w", ProcessName, f.checksum, ErrNotRing)
 	case le.Uint32(h[pStringsOff:]) != processHeader || f.capacity > stringsSize || size < int64(processHeader+f.capacity):
 		return fmt.Errorf("%s has strings where they can't be: %w", ProcessName, ErrNotRing)
 	case f.Identity.Incarnation != id:
@@ -223,14 +223,14 @@ func (f *Folder) Lock() (bool, error) {
 // copy of the descriptor, or the trainer closed it.
 func (f *Folder) Gone(state uint32) bool {
 	free := !f.Held()
-	switch lifeOf(f.Identity.PID, f.Identity.Ticks, f.Identity.Namespace) {
-	case dead:
-		return true
-	case alive:
+	switch lives, known := processLives(f.Identity); {
+	case !known:
+		return free
+	case lives:
 		return free && state == Closed
 	}
 
-	return free
+	return true
 }
 
 // Held reports whether the recorder, or a child with a copy of its descriptor, holds
@@ -310,7 +310,7 @@ func (f *Folder) addTexts(b []byte) {
 	for len(b) >= 8 && len(f.texts) < math.MaxUint16 {
 		n := int64(binary.LittleEndian.Uint32(b))
 		size := 8 + (n+7)&^7
-		if size > int64(len(b)) || sum(f.Checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
+		if size > int64(len(b)) || sum(f.checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
 			return
 		}
 

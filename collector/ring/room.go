@@ -111,7 +111,7 @@ func freeDead(run int, name string) {
 		return
 	}
 
-	if s.State != Closed && lifeOf(f.Identity.PID, f.Identity.Ticks, f.Identity.Namespace) == alive {
+	if lives, _ := processLives(f.Identity); lives && s.State != Closed {
 		return
 	}
 
