@@ -103,7 +103,7 @@ func (p *process) gather(waiting int, now time.Time) error {
 // look decodes the next slot that was copied of a ring. False: there is none for this pass.
 func (p *process) look(l *laneState, now time.Time) (bool, error) {
 	for len(l.buf) > 0 {
-		good := l.slot.Decode(l.buf, l.cursor, l.of.reader.Checksum())
+		good := l.of.reader.Decode(&l.slot, l.buf, l.cursor)
 		if good && p.named(&l.slot) {
 			l.end = end(&l.slot)
 			return true, nil
@@ -157,7 +157,7 @@ func (p *process) wait(l *laneState, now time.Time) (bool, error) {
 func (l *laneState) spoilt() uint64 {
 	var s ring.Slot
 	n := uint64(1)
-	for n < uint64(len(l.buf)/slotBytes) && !s.Decode(l.buf[n*slotBytes:], l.cursor+n, l.of.reader.Checksum()) {
+	for n < uint64(len(l.buf)/slotBytes) && !l.of.reader.Decode(&s, l.buf[n*slotBytes:], l.cursor+n) {
 		n++
 	}
 

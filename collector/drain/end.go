@@ -169,7 +169,7 @@ func (p *process) lastSign(now time.Time) {
 
 			for k := range n {
 				var s ring.Slot
-				if s.Decode(buf[k*slotBytes:], head-n+k, r.reader.Checksum()) {
+				if r.reader.Decode(&s, buf[k*slotBytes:], head-n+k) {
 					see(&s)
 				}
 			}
@@ -261,7 +261,7 @@ func (p *process) lastKind(r *ringState) record.Kind {
 	var buf [slotBytes]byte
 	var s ring.Slot
 	head := r.counters.Head[ring.Light]
-	if head == 0 || r.reader.Copy(ring.Light, head-1, buf[:]) != nil || !s.Decode(buf[:], head-1, r.reader.Checksum()) {
+	if head == 0 || r.reader.Copy(ring.Light, head-1, buf[:]) != nil || !r.reader.Decode(&s, buf[:], head-1) {
 		return record.Other
 	}
 

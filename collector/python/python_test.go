@@ -249,7 +249,7 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 
 	var s ring.Slot
 	for i := range 50 {
-		if !s.Decode(b[i*64:], uint64(i), r.Checksum()) {
+		if !r.Decode(&s, b[i*64:], uint64(i)) {
 			t.Fatalf("lane %d: slot %d is not whole", lane, i)
 		}
 

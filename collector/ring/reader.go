@@ -126,7 +126,7 @@ func (r *Reader) Head(l Lane) (uint64, error) {
 }
 
 // Copy copies the slots from number from on into b, whose length is a multiple
-// of the slot size and at most the lane's. Slot.Decode looks at them.
+// of the slot size and at most the lane's. Decode looks at them.
 func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 	base := int64(ringHeader)
 	if l == Bulk {
@@ -148,8 +148,10 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 	return nil
 }
 
-// Checksum returns the checksum kind for Slot.Decode.
-func (r *Reader) Checksum() uint32 { return r.checksum }
+// Decode reads the published slot with number seq out of the first 64 bytes of b, which
+// Copy filled. False means that the bytes are not (yet) that slot: the checksum is wrong,
+// or they are what an earlier lap of the ring left.
+func (r *Reader) Decode(s *Slot, b []byte, seq uint64) bool { return s.decode(b, seq, r.checksum) }
 
 // SetTail says that every slot before to is in a segment: one store, so that a
 // recorder sees no other value on the way. The error is errFault when the file was

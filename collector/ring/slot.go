@@ -155,10 +155,8 @@ func (s *Slot) read(b []byte) {
 	s[4], s[5], s[6], s[7] = le.Uint64(b[32:]), le.Uint64(b[40:]), le.Uint64(b[48:]), le.Uint64(b[56:])
 }
 
-// Decode reads the published slot with number seq out of its 64 bytes. False
-// means that the bytes are not (yet) that slot: the checksum is wrong, or they
-// are what an earlier lap left.
-func (s *Slot) Decode(b []byte, seq uint64, checksum uint32) bool {
+// decode is Reader.Decode for a checksum kind.
+func (s *Slot) decode(b []byte, seq uint64, checksum uint32) bool {
 	b = b[:slotSize]
 	if binary.LittleEndian.Uint32(b[8:]) != uint32(seq) ||
 		binary.LittleEndian.Uint32(b) != sum(checksum, b[4:]) {
