@@ -49,8 +49,7 @@ func (a Place) Before(b Place) bool {
 
 // Result says what a line did.
 type Result struct {
-	// Range is complete: its last line was this one. It is valid until the next
-	// call of Add.
+	// Range is complete: its last line was this one.
 	Range *Range
 	// Ended is a range whose host end was this line and whose device lines are
 	// still to come.
@@ -92,8 +91,6 @@ type Pairer struct {
 	gone      []departed // processes that have ended, oldest first
 	orphans   map[orphanKey]orphan
 	order     []orphanKey // of orphans, by arrival
-	free      []*Range
-	last      *Range // handed out by Add, free at its next call
 
 	replay bool     // lines are read again: see Restore
 	after  []orphan // what orphans is when that is over, in the order of the lines
@@ -101,11 +98,6 @@ type Pairer struct {
 
 // Add takes one line; at is where it stands.
 func (p *Pairer) Add(m *Marker, at Place) Result {
-	if p.last != nil {
-		p.release(p.last)
-		p.last = nil
-	}
-
 	switch {
 	case p.replay && p.waits(at):
 		return Result{}
@@ -136,10 +128,9 @@ func (p *Pairer) activity(m *Marker, at Place) Result {
 		return res
 	}
 
-	r := p.take()
-	r.Record = p.activityRecord(m)
-	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, r.Record.Start, at, at, res.Process
-	p.last, res.Range = r, r
+	r := &Range{Record: p.activityRecord(m), ID: m.ID, Place: at, First: at, Process: res.Process}
+	r.Begin = r.Record.Start
+	res.Range = r
 	return res
 }
 
@@ -264,23 +255,18 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	if old := q.open[m.ID]; old != nil { // a line that was written twice, or a lost end
 		p.remove(old)
 		p.drop(1)
-		p.release(old)
 	}
 
 	for q.waiting >= maxOpen || q.weight > maxWeight {
-		old := q.head
-		p.remove(old)
+		p.remove(q.head)
 		p.drop(1)
-		p.release(old)
 	}
 
-	r := p.take()
-	r.Record = p.classify(m.Name, m.Domain)
-	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
+	r := &Range{
+		Record: p.classify(m.Name, m.Domain), ID: m.ID, Begin: begin, Place: at, First: at, Process: q,
+		HostStart: m.Timestamp, Thread: m.Thread, Have: haveHostStart, OnDevice: m.Flag == StartDevice || m.Flag == InstantDevice,
+	}
 	r.weight = r.Record.Weight()
-	r.HostStart, r.Thread = m.Timestamp, m.Thread
-	r.Have = haveHostStart
-	r.OnDevice = m.Flag == StartDevice || m.Flag == InstantDevice
 	if m.instant() {
 		p.instant(r, m)
 	}
@@ -359,7 +345,6 @@ func (res *Result) finish(p *Pairer, r *Range) bool {
 	}
 
 	p.remove(r)
-	p.last = r
 	if !r.settle() {
 		p.drop(1)
 		return true
@@ -379,21 +364,4 @@ func (p *Pairer) remove(r *Range) {
 	}
 
 	q.unlink(r)
-}
-
-func (p *Pairer) take() *Range {
-	if n := len(p.free); n > 0 {
-		r := p.free[n-1]
-		p.free = p.free[:n-1]
-		return r
-	}
-
-	return new(Range)
-}
-
-func (p *Pairer) release(r *Range) {
-	*r = Range{}
-	if len(p.free) < maxOpen/16 {
-		p.free = append(p.free, r)
-	}
 }

@@ -8,7 +8,7 @@ import (
 // Settle ends the wait for what began before a moment: a range whose host end was
 // seen is yielded with its host times (its device lines never came), one without
 // an end becomes overdue: it holds nothing up any more, and when its end comes
-// after all, Add yields it. The range that fn gets is valid during the call.
+// after all, Add yields it.
 func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
 	for q.head != nil && q.head.Begin < before {
 		r := q.head
@@ -19,11 +19,9 @@ func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
 
 		q.unlink(r)
 		if len(q.Overdue) == maxOverdue {
-			old := q.Overdue[0]
-			delete(q.open, old.ID)
+			delete(q.open, q.Overdue[0].ID)
 			q.Overdue = slices.Delete(q.Overdue, 0, 1)
 			p.drop(1)
-			p.release(old)
 		}
 
 		r.overdue = true
@@ -39,8 +37,6 @@ func (p *Pairer) yield(r *Range, fn func(*Range)) {
 	} else {
 		p.drop(1)
 	}
-
-	p.release(r)
 }
 
 // Drain ends the wait for a process that seems to have ended: fn gets every range
@@ -55,7 +51,6 @@ func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 			r.Record.Start, r.Record.Dur = r.Begin, max(last-r.Begin, 0)
 			r.Record.Thread, r.Record.Open = uint64(r.Thread), true
 			fn(r)
-			p.release(r)
 			continue
 		}
 
