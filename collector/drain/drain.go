@@ -131,7 +131,7 @@ type Drain struct {
 	nextTry time.Time // of the folders left alone
 	looked  bool      // look has been through left since it changed
 	remarks remarks
-	turns   map[home]turn      // by rank directory
+	turns   map[home]*process  // by rank directory: who writes there now
 	leaving bool               // nobody waits for a turn any more
 	orders  int64              // of processes
 	claims  map[home]time.Time // when it was said that two living processes claim a rank
@@ -177,7 +177,7 @@ func New(o Options) (*Drain, error) {
 	}
 
 	return &Drain{
-		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
+		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]*process), buf: make([]byte, passSlots*slotBytes),
 		processes: make(map[string]*process), claims: make(map[home]time.Time),
 		stats: Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
 	}, nil

@@ -27,6 +27,7 @@ type process struct {
 	heldAt  time.Time // this time
 	granted int       // descriptors, its writer's included
 	needs   int       // as its folder was listed last
+	turnAt  time.Time // when its turn to write began, where it has it
 	denied  bool      // it has records, and another process of its rank has the turn to write
 	passed  bool      // it has had a pass, and what was in its rings then is written
 	records int       // taken in the last one
@@ -55,16 +56,10 @@ type process struct {
 	syncedAt time.Time
 	lossAt   time.Time
 
-	ops     []op // by string id: what BaseOp makes of it
+	ops     []string // by string id: what record.BaseOp makes of it, "" not asked yet
 	sign    int64
 	full    bool
 	removed bool
-}
-
-// op is an operation's base word, and the writer's spelling where it differs.
-type op struct {
-	known     bool
-	base, raw string
 }
 
 func newProcess(d *Drain, name string, f *ring.Folder) (*process, error) {

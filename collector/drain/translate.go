@@ -52,8 +52,7 @@ func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
 	value := max(s.Value(), 0)
 	switch r.Kind {
 	case record.Communication:
-		o := p.op(s.Text())
-		r.Op, r.OpRaw = o.base, o.raw
+		r.Op, r.OpRaw = p.op(s.Text())
 		r.Peer = max(s.Peer(), record.NoPeer)
 		r.Count, r.Dtype = value, record.DtypeName(s.Dtype())
 	case record.Step, record.FP:
@@ -71,22 +70,27 @@ func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
 	}
 }
 
-// op returns the base word of the operation with a string id.
-func (p *process) op(id uint16) op {
+// op returns the base word of the operation with a string id, and the recorder's own
+// spelling where that is another. Base words are remembered: record.BaseOp takes most
+// spellings apart letter by letter.
+func (p *process) op(id uint16) (base, raw string) {
+	raw, ok := p.folder.Text(id)
+	if !ok || raw == "" {
+		return "", ""
+	}
+
 	for int(id) >= len(p.ops) {
-		p.ops = append(p.ops, op{})
+		p.ops = append(p.ops, "")
 	}
 
-	o := &p.ops[id]
-	if !o.known {
-		raw, ok := p.folder.Text(id)
-		o.base = record.BaseOp(raw)
-		if o.base != raw {
-			o.raw = raw
-		}
-
-		o.known = ok
+	if base = p.ops[id]; base == "" {
+		base = record.BaseOp(raw)
+		p.ops[id] = base
 	}
 
-	return *o
+	if base == raw {
+		raw = ""
+	}
+
+	return base, raw
 }

@@ -8,33 +8,29 @@ import (
 // turnTime is how long one process of a rank writes before the next one does.
 const turnTime = time.Second
 
-// turn says which process of a rank writes. Several may live at once: a trainer and
-// its forked workers, or the one before a restart whose rings are still full. Each has
-// segments of its own, and begins another one when somebody else has written since:
-// in turns of a flush each, they would make as many segments.
-type turn struct {
-	holder *process
-	since  time.Time
-}
-
 // turn reports whether the process, which has slots to copy, may write now, or leaves
 // them in its rings: they wait there safely, but not when they fill up.
+//
+// Several processes of a rank may live at once: a trainer and its forked workers, or the
+// one before a restart whose rings are still full. Each has segments of its own, and
+// begins another one when somebody else has written since: in turns of a flush each,
+// they would make as many segments.
 func (p *process) turn(now time.Time) bool {
 	at := *p.note.Home
-	t := p.d.turns[at]
-	if t.holder == p {
+	holder := p.d.turns[at]
+	if holder == p {
 		return true
 	}
 
-	if t.holder != nil && !t.holder.gone && !p.gone && !p.full && !p.d.leaving && now.Sub(t.since) < turnTime {
+	if holder != nil && !holder.gone && !p.gone && !p.full && !p.d.leaving && now.Sub(holder.turnAt) < turnTime {
 		return false
 	}
 
-	p.d.turns[at] = turn{p, now}
+	p.d.turns[at], p.turnAt = p, now
 	return true
 }
 
 // leaveTurn lets the others go on without the process.
 func (p *process) leaveTurn() {
-	maps.DeleteFunc(p.d.turns, func(_ home, t turn) bool { return t.holder == p })
+	maps.DeleteFunc(p.d.turns, func(_ home, holder *process) bool { return holder == p })
 }
