@@ -202,22 +202,15 @@ func (d *Drain) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 
-		p, err := d.Pass()
+		full, err := d.Pass()
 		quiet.log(d.o.Logger, d.o.Now(), errors.Join(err, d.Ready()))
 		pause := d.o.Interval
-		if p.Full {
+		if full {
 			pause = min(pause, rush)
 		}
 
 		timer.Reset(pause)
 	}
-}
-
-// Pass is what one pass did.
-type Pass struct {
-	Records   int  // drained
-	Processes int  // folders that we hold
-	Full      bool // a ring was more than a quarter full: come again soon
 }
 
 // Begin takes the folders that are there and finds out what of them the agent before has
@@ -241,9 +234,10 @@ func (d *Drain) begin(now time.Time) error {
 	return err
 }
 
-// Pass finds folders and drains each of them once. The error joins what went
-// wrong with single folders; the others were drained.
-func (d *Drain) Pass() (Pass, error) {
+// Pass finds folders and drains each of them once. full says that a ring was more than a
+// quarter full: the next pass should come soon. The error joins what went wrong with
+// single folders; the others were drained.
+func (d *Drain) Pass() (full bool, err error) {
 	now := d.o.Now()
 	defer d.look(now)
 	errs := []error{d.begin(now)}
@@ -253,11 +247,9 @@ func (d *Drain) Pass() (Pass, error) {
 		errs = append(errs, err)
 	}
 
-	var pass Pass
 	for _, p := range d.held() {
 		n, err := d.drain(p, now)
-		pass.Records += n
-		pass.Full = pass.Full || p.full
+		full = full || p.full
 		switch p.err, p.passed, p.records = err, !p.denied, n; {
 		case errors.Is(err, errForeign):
 			d.letGo(p, now)
@@ -299,8 +291,7 @@ func (d *Drain) Pass() (Pass, error) {
 		d.stats.Rings += len(p.rings)
 	}
 
-	pass.Processes = len(d.processes)
-	return pass, some(errs)
+	return full, some(errs)
 }
 
 // drain drains one folder until it is empty or its Writer refuses, or it has
