@@ -10,7 +10,9 @@ import (
 )
 
 // copy takes what the rings hold, at most passSlots, in order of the ranges'
-// ends, and moves the tails once it is flushed.
+// ends, and moves the tails once it is flushed. more says that a ring had more than its
+// share of passSlots. After an error the cursors stand behind what the Writer accepted:
+// that is flushed by a later pass.
 func (p *process) copy(now time.Time) (records int, more bool, err error) {
 	if err := p.snapshot(); err != nil {
 		return 0, false, err
@@ -45,7 +47,8 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 }
 
 // waiting returns how many rings have slots to copy, and notes whether one is filling
-// up.
+// up. A ring that gets a quarter full in one interval has three more before it overflows:
+// time for another pass, even when the rate doubles.
 func (p *process) waiting() (n int, err error) {
 	p.full = false
 	for _, r := range p.rings {
@@ -153,7 +156,8 @@ func (p *process) wait(l *laneState, now time.Time) (bool, error) {
 	return now.Sub(l.stuckAt) < patience, nil
 }
 
-// spoilt returns how many slots from the start of what was copied on are wrong.
+// spoilt returns how many slots from the start of what was copied on are wrong: they are
+// told of in one loss line.
 func (l *laneState) spoilt() uint64 {
 	var s ring.Slot
 	n := uint64(1)
@@ -194,7 +198,8 @@ func (p *process) skip(l *laneState, n uint64) error {
 	return p.settle()
 }
 
-// named reports whether the slot's strings are known.
+// named reports whether the slot's strings are known. A recorder writes a string before
+// the slot that names it; that it isn't seen yet is a matter of the order of its stores.
 func (p *process) named(s *ring.Slot) bool {
 	_, a := p.folder.Text(s.Text())
 	_, b := p.folder.Text(s.Group())
@@ -239,7 +244,9 @@ func (p *process) merge(now time.Time) (records int, more bool, err error) {
 	return records, false, nil
 }
 
-// accept gives a ring's next record to the Writer.
+// accept gives a ring's next record to the Writer. One that it refuses twice, with
+// nothing else waiting, is at fault itself (it is too long, say) and counts as corrupt;
+// else it is the disk, and the record stays in its ring.
 func (p *process) accept(l *laneState) error {
 	rec := &p.d.rec
 	p.translate(rec, &l.slot, l.of.counters.Thread)

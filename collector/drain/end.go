@@ -134,7 +134,8 @@ func (p *process) finish(now time.Time) error {
 	return p.remove(now)
 }
 
-// end gives the incarnation's end line to the Writer.
+// end gives the incarnation's end line to the Writer. It is no line of once: Writer.Ended
+// tells the next agent whether it is there.
 func (p *process) end(e record.End) error {
 	p.unsaid = true
 	if err := p.w.AppendLine(e.AppendLine(nil)); err != nil {
@@ -184,7 +185,8 @@ func (p *process) lastSign(now time.Time) {
 	p.sign = min(p.sign, max(now.UnixNano(), 0))
 }
 
-// tellOpen writes a record for each range that never ended.
+// tellOpen writes a record for each range that never ended. One that was closing when its
+// process died has ended when its ring has the record (Published): it is told once.
 func (p *process) tellOpen(r *ringState) error {
 	open, err := r.reader.OpenRanges()
 	if err != nil {
@@ -256,7 +258,8 @@ func (p *process) emitted() map[string]uint64 {
 	return out
 }
 
-// lastKind returns the kind of the last slot in the light ring.
+// lastKind returns the kind of the last slot in the light ring, Other where it can't be
+// read: the sum of what was emitted is right then, and one kind's count is not.
 func (p *process) lastKind(r *ringState) record.Kind {
 	var buf [slotBytes]byte
 	var s ring.Slot
@@ -268,7 +271,8 @@ func (p *process) lastKind(r *ringState) record.Kind {
 	return s.Known()
 }
 
-// dropped returns what did not arrive, by reason.
+// dropped returns what did not arrive, by reason: what the loss lines of the incarnation
+// add up to, those of the recorder's own counters and those of corrupt slots.
 func (p *process) dropped() map[string]uint64 {
 	out := make(map[string]uint64)
 	add := func(reason string, n uint64) {

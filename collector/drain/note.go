@@ -48,6 +48,9 @@ type pending struct {
 	Count uint64 `json:"count"` // slots that the line counts as corrupt
 }
 
+// Keys of note.Done. Those of counters hold the count that the last loss line brought the
+// reader up to, skipKey the slot after the last one counted as corrupt, and cutKey and
+// openKey 1 for a line that is written once.
 func fullKey(ring uint32, k record.Kind) string { return fmt.Sprintf("full/%d/%d", ring, k) }
 func noRingKey(k int) string                    { return "none/" + strconv.Itoa(k) }
 func skipKey(ring uint32) string                { return "skip/" + strconv.FormatUint(uint64(ring), 10) }

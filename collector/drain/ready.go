@@ -10,7 +10,8 @@ import (
 	"github.com/laggard-dev/laggard/collector/ring"
 )
 
-// stalled is how long a pass may take before Ready says that it hangs.
+// stalled is how long a pass may take before Ready says that it hangs: a disk that syncs
+// slowly takes seconds, a mount whose server is away takes for ever.
 const stalled = 30 * time.Second
 
 // lastTurns bounds the time in which everybody has a last turn before the end.
@@ -96,6 +97,7 @@ func (d *Drain) look(now time.Time) {
 	d.stats.Ignored, d.stats.Waiting = ignored, waiting
 }
 
+// because adds a cause to an error where there is one.
 func because(err, cause error) error {
 	if cause == nil {
 		return err

@@ -111,7 +111,8 @@ func (r *ringState) resume(next map[uint32]uint64, n *note) {
 	}
 }
 
-// advance moves the tails to the cursors.
+// advance moves the tails to the cursors: the recorder may write over what is before them
+// from then on. So everything before a cursor must be flushed.
 func (r *ringState) advance() error {
 	var errs []error
 	for i := range r.lanes {

@@ -37,6 +37,7 @@ func (d *Drain) Stats() Stats {
 	return s
 }
 
+// count changes the statistics.
 func (d *Drain) count(f func(*Stats)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,6 +53,7 @@ func (d *Drain) drained(k record.Kind, end int64) {
 	}
 }
 
+// lose counts records that will not arrive, once their loss line is written.
 func (d *Drain) lose(reason string, n uint64) {
 	d.count(func(s *Stats) { s.Dropped[reason] += n })
 }

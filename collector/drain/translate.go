@@ -7,7 +7,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// end returns when the slot's range ended.
+// end returns when the slot's range ended, ns since the Unix epoch.
 func end(s *ring.Slot) int64 {
 	start, dur := clamp(s)
 	return start + dur
@@ -24,7 +24,9 @@ func clamp(s *ring.Slot) (start, dur int64) {
 	return start, dur
 }
 
-// translate makes r the record of a slot. Ring and Seq are the caller's.
+// translate makes r the record of a slot. Ring and Seq are the caller's. Numbers that a
+// record can't have become those that say "unknown": a slot is whole when its checksum is
+// right, but what its program told the recorder may be anything.
 func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
 	*r = record.New(s.Known())
 	r.Thread = thread

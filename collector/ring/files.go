@@ -20,7 +20,8 @@ func (f *Folder) names(most int) ([]string, error) {
 	return names, nil
 }
 
-// namesIn lists a directory, whatever was read of it before: up to most names, -1 all.
+// namesIn lists a directory: up to most names, -1 all. It opens the directory anew,
+// because reading moves the offset of the descriptor that is read from.
 func namesIn(dir, most int) ([]string, error) {
 	fd, err := openAt(dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if err != nil {
@@ -53,6 +54,8 @@ func (f *Folder) Remove() error {
 		name = gone
 	}
 
+	// A user may have filled the folder with names. What is beyond the bound keeps the
+	// folder from being removed, and has its turn when that is tried again.
 	names, err := f.names(math.MaxInt16)
 	if err != nil {
 		return err
@@ -86,8 +89,9 @@ func (f *Folder) Remove() error {
 	return nil
 }
 
-// readFull reads len(b) bytes at an offset. The error wraps ErrNotRing when the
-// file is shorter.
+// readFull reads len(b) bytes at an offset. The error wraps ErrNotRing when the file is
+// shorter: no recorder cuts its files, so somebody else has. Reading never faults as a
+// mapping of such a file would.
 func readFull(fd int, b []byte, at int64) error {
 	for len(b) > 0 {
 		n, err := unix.Pread(fd, b, at)
@@ -148,7 +152,9 @@ func (f *Folder) Load(name string, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// Store replaces a small file of the agent's in the folder as a whole.
+// Store replaces a small file of the agent's in the folder as a whole: an agent that is
+// killed here leaves the old one. Nothing is synced, as the folder lies in memory and ends
+// with the host. Only the agent's user may read the file.
 func (f *Folder) Store(name string, b []byte) error {
 	fresh := "." + name + ".new"
 	fd, err := openAt(f.dir, fresh, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o600)

@@ -98,7 +98,8 @@ func Create(runDir string, id Identity, texts *Strings, wanted uint32) (_ *Proce
 	return p, nil
 }
 
-// fill writes the constant fields of process.
+// fill writes the constant fields of process, FORMAT.md section 2.1. The file has its
+// final name only afterwards, so nobody reads half of them.
 func (p *Process) fill(wanted uint32) {
 	le, m, id := binary.LittleEndian, p.mem, p.Identity
 	copy(m, processMagic)
@@ -153,7 +154,8 @@ func (p *Process) Lose(k record.Kind, n uint64) {
 // NewWriter returns a pair of rings for one thread: those of a thread that has
 // ended, else new ones within the budget. thread is the OS thread id, 0 unknown.
 // Rings that are handed on before they were drained get thread 0: the reader
-// could not tell whose slots they hold.
+// could not tell whose slots they hold. So drained ones come first, and up to
+// fullRings new ones are made before such are handed on.
 func (p *Process) NewWriter(thread uint64) (w *Writer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -276,7 +278,8 @@ func (p *Process) Close() {
 	p.leave()
 }
 
-// leave says that the process records no more.
+// leave says that the process records no more. The file may be gone by now (survive): who
+// drains then goes by the lock.
 func (p *Process) leave() {
 	defer survive(debug.SetPanicOnFault(true))
 	atomic.StoreUint32(p.u32(pState), Closed)
@@ -329,7 +332,9 @@ func openAt(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// rename moves from to a name that must not exist.
+// rename moves from to a name that must not exist. Where the kernel or the file system
+// can't promise that, a plain rename does it: a folder never replaces one with files in it,
+// and the names of rings are given out under the process's lock.
 func rename(dir int, from, to string) error {
 	err := unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
@@ -382,14 +387,16 @@ func allocate(dir int, name string, size int64) (mem []byte, err error) {
 		return nil, fmt.Errorf("map %s: %w", name, err)
 	}
 
-	for i := 0; i < len(mem); i += 4096 {
+	// The first store to a page faults. It happens here, not in a range.
+	for i := 0; i < len(mem); i += page {
 		mem[i] = 0
 	}
 
 	return mem, nil
 }
 
-// writeZeros fills a file on a file system without fallocate.
+// writeZeros fills a file on a file system without fallocate: holes would be filled when
+// they are stored to, and a full disk would then be a SIGBUS in the trainer.
 func writeZeros(fd int, size int64) error {
 	zeros := make([]byte, 64<<10)
 	for at := int64(0); at < size; {

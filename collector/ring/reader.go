@@ -29,8 +29,8 @@ type Reader struct {
 	Slots    [2]uint32
 	checksum uint32
 	fd       int
-	header   []byte // mapped, for the stores of SetTail only
-	buf      [2][rCounters]byte
+	header   []byte             // mapped, for the stores of SetTail only
+	buf      [2][rCounters]byte // two copies of the header, see settled; reused by each call
 }
 
 // OpenReader opens file ring-<n>. The error wraps ErrNotRing when there is
@@ -110,7 +110,7 @@ func (r *Reader) Counters() (Counters, error) {
 	return c, nil
 }
 
-// Head reads one lane's head anew.
+// Head reads one lane's head anew, at a fraction of what Counters costs.
 func (r *Reader) Head(l Lane) (uint64, error) {
 	a, b := r.buf[0][:8], r.buf[1][:8]
 	at := int64(rLightHead)
@@ -133,6 +133,7 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 		base += slotSize * int64(r.Slots[Light])
 	}
 
+	// The slots lie in one piece, or in two where they go round the ring's end.
 	slots := uint64(r.Slots[l])
 	first := from & (slots - 1)
 	split := min(uint64(len(b)), (slots-first)*slotSize)

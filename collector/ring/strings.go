@@ -69,7 +69,8 @@ func (s *Strings) Intern(v string) uint16 {
 	return id
 }
 
-// publishLocked copies the image from an offset on into the file.
+// publishLocked copies the image from an offset on into the file. The length comes last:
+// what lies below it is whole for whoever reads it.
 func (s *Strings) publishLocked(from int) {
 	defer survive(debug.SetPanicOnFault(true))
 	copy(s.file[from:], s.image[from:])

@@ -109,6 +109,7 @@ func (p *Pairer) classify(name, domain []byte) record.Record {
 	return r
 }
 
+// null reports whether a name says nothing, see unnamed.
 func null(b []byte) bool {
 	return len(b) == 0 || string(b) == "NULL" || string(b) == "(null)"
 }
@@ -208,6 +209,7 @@ func bytesOf(count int64, dtype string) int64 {
 	return count * size
 }
 
+// setOp sets the operation, and the writer's spelling of it where that differs.
 func (p *Pairer) setOp(r *record.Record, raw []byte) {
 	r.OpRaw = p.intern(raw)
 	r.Op = p.base(r.OpRaw)
@@ -249,7 +251,8 @@ func (f *commFields) set(key string, v []byte) {
 	}
 }
 
-// peer returns the position in the group at the other end.
+// peer returns the position in the group at the other end: of a recv the source, else the
+// destination. Names may have both keys, or the other one alone.
 func (f *commFields) peer(op string) int32 {
 	v := f.dest
 	if op == "recv" && len(f.src) > 0 || len(v) == 0 {
@@ -274,7 +277,8 @@ func natural(b []byte) (int64, bool) {
 	return int64(v), err == nil
 }
 
-// quick reads an object of plain strings; it says "yes" or "not sure".
+// quick reads an object of plain strings; it says "yes" or "not sure". After "not sure" what
+// it has set is no result: strict begins anew.
 func (f *commFields) quick(b []byte) bool {
 	c := cursor{b: b}
 	c.space()

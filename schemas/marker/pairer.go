@@ -189,6 +189,8 @@ type departed struct {
 	Begun Place  `json:"begun,omitzero"` // see Process
 }
 
+// depart remembers a process that has ended, in the place of the oldest when there are too
+// many.
 func (p *Pairer) depart(q *Process) {
 	if len(p.gone) == maxGone {
 		p.gone = slices.Delete(p.gone, 0, 1)
@@ -221,6 +223,7 @@ func (p *Pairer) lastOf(pid uint32) uint64 {
 	return last
 }
 
+// begin makes a process of its first line.
 func (p *Pairer) begin(m *Marker, at Place, res *Result) {
 	after := p.lastOf(m.Process)
 	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, Begun: at, After: after, open: make(map[uint64]*Range)}
@@ -235,6 +238,8 @@ func (p *Pairer) begin(m *Marker, at Place, res *Result) {
 	res.Begun, res.Process = q, q
 }
 
+// addStart begins a range. A start without a time (0: it could not be collected) is taken
+// to be as late as the host line before it.
 func (p *Pairer) addStart(m *Marker, at Place) Result {
 	var res Result
 	if !p.process(m, at, &res) {
@@ -292,6 +297,8 @@ func (p *Pairer) instant(r *Range, m *Marker) {
 	}
 }
 
+// addEnd ends a range on the host. An end that no range of its process waits for, or that
+// lies before the range's start, waits for another start (orphan).
 func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	var res Result
 	if !p.process(m, at, &res) {
@@ -313,6 +320,8 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	return res
 }
 
+// addDevice joins a device line to a range of the process that it most likely belongs to:
+// the youngest first, see Pairer.
 func (p *Pairer) addDevice(m *Marker, at Place) Result {
 	var res Result
 	passed := false // a younger process that was there does not wait for it

@@ -134,6 +134,7 @@ func (r *Range) settle() bool {
 	return true
 }
 
+// span returns the time from start to end, ns; 0 where the end lies before the start.
 func span(start, end uint64) int64 { return max(clamp(end)-clamp(start), 0) }
 
 // insert puts r into the list of p, which is sorted by Begin: ranges begin nearly
@@ -226,6 +227,8 @@ func (p *Process) restarted(m *Marker) bool {
 	return p.MaxID-m.ID >= raceIDs || m.Timestamp-p.LastHost >= raceNs
 }
 
+// stamp notes the Id and the time of a host line. A time that can't be one, or that could
+// not be collected (0), moves nothing.
 func (p *Process) stamp(m *Marker) {
 	if m.Kind == KindMarker && m.starts() {
 		p.MaxID = max(p.MaxID, m.ID)

@@ -81,6 +81,8 @@ type orphan struct {
 	Place
 }
 
+// orphanKey is what a start knows of the lines that it waits for: their Id, side and flag.
+// Which process wrote them, fits looks at.
 type orphanKey struct {
 	ID     uint64 `json:"id"`
 	Source uint32 `json:"source"`
@@ -93,6 +95,8 @@ func (p *Pairer) orphan(m *Marker, at Place) {
 	p.await(orphan{orphanKey: k, Timestamp: m.Timestamp, PID: m.Process, Device: m.Device, Stream: m.Stream, Place: at})
 }
 
+// await keeps an orphan. One with the same key takes the place of the older one, which is
+// given up.
 func (p *Pairer) await(o orphan) {
 	if p.orphans == nil {
 		p.orphans = make(map[orphanKey]orphan)
