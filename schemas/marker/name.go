@@ -19,15 +19,14 @@ const (
 	kernelWord = "KERNEL"
 )
 
-// internMax bounds each table of strings: hostile names cost allocations, never
-// memory.
+// Bounds of the table of words: hostile names cost allocations, never memory.
 const (
-	internMax   = 4096
-	internBytes = 256
+	internMax   = 4096 // words
+	internBytes = 256  // of one
 )
 
-// intern returns the words of a name as strings. It remembers those it has seen, so that
-// a known op or group allocates nothing.
+// intern returns a word of a name as a string. It remembers those it has seen, so that
+// the ranges of a group share its name in memory.
 func (p *Pairer) intern(b []byte) string {
 	if len(b) > record.MaxWord {
 		if !p.replay {
@@ -42,26 +41,12 @@ func (p *Pairer) intern(b []byte) string {
 	}
 
 	s := string(b)
-	return remember(&p.seen, s, s)
-}
+	if len(s) <= internBytes && len(p.seen) < internMax {
+		if p.seen == nil {
+			p.seen = make(map[string]string)
+		}
 
-// base is record.BaseOp, and remembers as intern does.
-func (p *Pairer) base(raw string) string {
-	if s, ok := p.ops[raw]; ok {
-		return s
-	}
-
-	return remember(&p.ops, raw, record.BaseOp(raw))
-}
-
-// remember puts a string into a table while that has room, and returns it.
-func remember(table *map[string]string, key, s string) string {
-	if *table == nil {
-		*table = make(map[string]string)
-	}
-
-	if len(*table) < internMax && len(key) <= internBytes {
-		(*table)[key] = s
+		p.seen[s] = s
 	}
 
 	return s
@@ -212,7 +197,7 @@ func bytesOf(count int64, dtype string) int64 {
 // setOp sets the operation, and the writer's spelling of it where that differs.
 func (p *Pairer) setOp(r *record.Record, raw []byte) {
 	r.OpRaw = p.intern(raw)
-	r.Op = p.base(r.OpRaw)
+	r.Op = record.BaseOp(r.OpRaw)
 	if r.OpRaw == r.Op {
 		r.OpRaw = ""
 	}

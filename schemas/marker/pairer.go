@@ -85,12 +85,12 @@ type Pairer struct {
 	// Clipped counts words that were cut to record.MaxWord.
 	Clipped uint64
 
-	seen, ops map[string]string // see intern, base
-	live      []*Process        // that began last first
-	index     uint32
-	gone      []departed // processes that have ended, oldest first
-	orphans   map[orphanKey]orphan
-	order     []orphanKey // of orphans, by arrival
+	seen    map[string]string // see intern
+	live    []*Process        // that began last first
+	index   uint32
+	gone    []departed // processes that have ended, oldest first
+	orphans map[orphanKey]orphan
+	order   []orphanKey // of orphans, by arrival
 
 	replay bool     // lines are read again: see Restore
 	after  []orphan // what orphans is when that is over, in the order of the lines
