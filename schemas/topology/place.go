@@ -18,7 +18,8 @@ func (f *File) NodeOf(rank int) string {
 	return "node-" + strconv.Itoa(rank)
 }
 
-// setKey returns the same text for the same set of ranks.
+// setKey returns the same text for the same set of ranks, whatever their order, as the key
+// of a map.
 func setKey(ranks []int) string {
 	sorted := slices.Clone(ranks)
 	slices.Sort(sorted)
@@ -65,6 +66,8 @@ func Merge(files ...*File) *File {
 	return out
 }
 
+// addNodes takes over where ranks run, but for those that are placed already, and notes
+// those that are then.
 func (f *File) addNodes(from *File, placed map[int]bool) {
 	for _, n := range from.NodeNames() {
 		for _, r := range from.Nodes[n] {

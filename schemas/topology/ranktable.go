@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// RankTableFile is the rank table that Ascend jobs mount.
+// RankTableFile is the rank table that Ascend jobs mount: MindCluster writes it, and HCCL,
+// CANN's collective library, reads it.
 const RankTableFile = "hccl.json"
 
 // rankServer is a server by one or more of its names; tables differ in which they have.
