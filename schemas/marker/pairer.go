@@ -10,7 +10,7 @@ import (
 // Bounds of what waits for its other half: lines are hostile input. A range or a line beyond them
 // is given up, and counted as Unmatched.
 const (
-	maxOpen      = 1 << 16 // ranges of one process: 25 MB
+	maxOpen      = 1 << 16 // ranges of one process: 28 MB
 	maxWeight    = 2 << 20 // bytes of their words (record.Weight)
 	maxOverdue   = 64      // starts whose end is long due, per process
 	maxOrphans   = 4096    // lines whose start was not seen (yet): 300 KB
@@ -262,8 +262,8 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 		p.drop(1)
 	}
 
-	for q.waiting >= maxOpen || q.weight > maxWeight {
-		p.remove(q.head)
+	for q.waiting.Len() >= maxOpen || q.weight > maxWeight {
+		p.remove(q.first())
 		p.drop(1)
 	}
 
@@ -367,7 +367,7 @@ func (res *Result) finish(p *Pairer, r *Range) bool {
 func (p *Pairer) remove(r *Range) {
 	q := r.Process
 	delete(q.open, r.ID)
-	if r.overdue {
+	if r.waits == nil {
 		q.Overdue = slices.DeleteFunc(q.Overdue, func(o *Range) bool { return o == r })
 		return
 	}

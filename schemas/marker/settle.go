@@ -10,8 +10,7 @@ import (
 // an end becomes overdue: it holds nothing up any more, and when its end comes
 // after all, Add yields it.
 func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
-	for q.head != nil && q.head.Begin < before {
-		r := q.head
+	for r := q.first(); r != nil && r.Begin < before; r = q.first() {
 		if r.HostEnded() {
 			p.yield(r, fn)
 			continue
@@ -24,7 +23,6 @@ func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
 			p.drop(1)
 		}
 
-		r.overdue = true
 		q.Overdue = append(q.Overdue, r)
 	}
 }
@@ -44,8 +42,7 @@ func (p *Pairer) yield(r *Range, fn func(*Range)) {
 // last, the last sign of life. Overdue ones are given up. A process that writes on
 // after all is followed on. Drain may be called for one that Result.Over named.
 func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
-	for q.head != nil {
-		r := q.head
+	for r := q.first(); r != nil; r = q.first() {
 		if !r.HostEnded() {
 			p.remove(r)
 			r.Record.Start, r.Record.Dur = r.Begin, max(last-r.Begin, 0)
@@ -166,11 +163,11 @@ func (r *Range) fits(o orphan) bool {
 // given one.
 func (p *Pairer) Earliest(at Place) Place {
 	for _, q := range p.live {
-		for r := q.head; r != nil; r = r.next {
+		q.Each(func(r *Range) {
 			if r.First.Before(at) {
 				at = r.First
 			}
-		}
+		})
 	}
 
 	for _, o := range p.orphans {
