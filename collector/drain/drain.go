@@ -218,6 +218,7 @@ func (d *Drain) Run(ctx context.Context) error {
 // segments alone. Each pass does the same for folders that come later.
 func (d *Drain) Begin() error { return d.begin(d.o.Now()) }
 
+// begin is Begin at a time.
 func (d *Drain) begin(now time.Time) error {
 	err := d.find(now)
 	for _, p := range d.held() {
@@ -319,12 +320,14 @@ func (d *Drain) held() []*process {
 	return slices.SortedFunc(maps.Values(d.processes), func(a, b *process) int { return cmp.Compare(a.order, b.order) })
 }
 
+// holds reports whether the folder is held.
 func (d *Drain) holds(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.processes[name] != nil
 }
 
+// forget closes a process that was held. Its folder stays, or was removed before.
 func (d *Drain) forget(p *process) {
 	p.leaveTurn()
 	p.close()

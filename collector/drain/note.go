@@ -80,6 +80,7 @@ func (n *note) load(f *ring.Folder) error {
 	return nil
 }
 
+// store writes the note into the folder. One that could not be written is still to be.
 func (n *note) store(f *ring.Folder) error {
 	b, err := json.Marshal(n)
 	if err != nil {
@@ -151,6 +152,9 @@ func (p *process) once(key string, value uint64, line []byte) error {
 	return p.write(pending{Key: key, Value: value}, line)
 }
 
+// write is once for a line that counts corrupt slots, too. A note that can't be stored puts
+// the line off, unless the process is gone: a run directory that is full gets room only when
+// the folders of such are drained and removed.
 func (p *process) write(next pending, line []byte) error {
 	next.Size = int64(len(line))
 	p.note.begin(p.w, next)

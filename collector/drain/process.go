@@ -62,6 +62,7 @@ type process struct {
 	removed bool
 }
 
+// newProcess returns the process of a folder whose lock we have. It owns the folder.
 func newProcess(d *Drain, name string, f *ring.Folder) (*process, error) {
 	p := &process{d: d, name: name, folder: f, sign: f.Identity.StartedNs, bad: make(map[uint32]bool)}
 	if err := p.note.load(f); err != nil {
@@ -338,7 +339,8 @@ func (p *process) complete(m record.Meta) record.Meta {
 	return m
 }
 
-// component reports whether a job's name can be a directory's.
+// component reports whether a job's name can be a directory's: 255 bytes is what Linux's
+// file systems take, and control characters would break the lines that name it.
 func component(job string) bool {
 	return job != "" && job != "." && job != ".." && len(job) <= 255 && filepath.Base(job) == job &&
 		!strings.ContainsFunc(job, func(r rune) bool { return r < ' ' || r == 0x7f })

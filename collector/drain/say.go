@@ -71,6 +71,8 @@ type throttle struct {
 	muted int
 }
 
+// log says an error of a pass, nil for a pass in which nothing went wrong. After the first of
+// those behind a line it says that the drain goes on.
 func (t *throttle) log(l *slog.Logger, now time.Time, err error) {
 	switch {
 	case err == nil:

@@ -41,7 +41,8 @@ import (
 // says so: a tmpfs on every Linux.
 const DefaultRunDir = "/dev/shm/laggard"
 
-// look is how often the switch is looked at.
+// look is how often the switch is looked at, and the clock set right: often enough for a
+// person who waits for the switch.
 const look = 50 * time.Millisecond
 
 // Writer is what this recorder calls itself in record.Meta.
@@ -278,6 +279,7 @@ func (r *Recorder) look() {
 	r.timer.Reset(look)
 }
 
+// createLocked makes the process's folder. After an error there is none.
 func (r *Recorder) createLocked() (err error) {
 	if r.identity, err = ring.Self(); err != nil {
 		return err
@@ -294,7 +296,8 @@ func (r *Recorder) createLocked() (err error) {
 	return nil
 }
 
-// publishLocked interns the identity and says which string it is.
+// publishLocked interns the identity and says which string it is. Where the strings area is
+// full the one before stays.
 func (r *Recorder) publishLocked() {
 	m := r.meta
 	m.Format, m.Segment, m.Writer = record.Format, "", Writer

@@ -141,6 +141,7 @@ func (r *Range) End() {
 	}
 }
 
+// finish ends a range with the host's duration.
 func (r *Range) finish() {
 	r.o.slot.SetDur(r.host())
 	r.end()
@@ -185,6 +186,7 @@ func (r *Range) Cancel() {
 	}
 }
 
+// begin is Begin where something is on.
 func (t *Thread) begin(k record.Kind, a Attr) Range {
 	if !t.on(k) {
 		return Range{}

@@ -50,6 +50,7 @@ func newWriter(mem []byte, n, light, bulk, checksum uint32) *Writer {
 	return w
 }
 
+// u64 and u32 return mapped fields, as Process's do.
 func (w *Writer) u64(at int) *uint64 { return (*uint64)(unsafe.Pointer(&w.mem[at])) }
 func (w *Writer) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&w.mem[at])) }
 
@@ -61,7 +62,8 @@ func (w *Writer) open(thread uint64) {
 	w.live.Store(true)
 }
 
-// Close says that the thread has ended. The rings may then go to another one.
+// Close says that the thread has ended. The rings may then go to another one: live is
+// cleared last.
 func (w *Writer) Close() {
 	defer survive(debug.SetPanicOnFault(true))
 	atomic.StoreUint32(w.u32(rState), Closed)

@@ -37,7 +37,8 @@ func Recorders(runDir string) ([]Recorder, error) {
 	return out, err
 }
 
-// recorderOf reads who a folder's recorder is and what it does.
+// recorderOf reads who a folder's recorder is and what it does. One that has not said who
+// it is yet, or says it in no JSON, is of no job ("") and rank 0.
 func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
 	r := Recorder{
 		Incarnation: f.Identity.Incarnation, PID: f.Identity.PID,
@@ -89,7 +90,8 @@ func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
 	return errors.Join(errs...)
 }
 
-// one calls do for a folder, unless its process is gone.
+// one calls do for a folder, unless its process is gone. It takes no lock: an agent may
+// drain the folder meanwhile.
 func one(runDir, name string, do func(*ring.Folder, ring.Status) error) error {
 	f, err := ring.OpenFolder(runDir, name)
 	if err != nil {

@@ -75,7 +75,8 @@ func ParseFile(b []byte) (s State, problems []error, err error) {
 }
 
 // readFile reads a switch file. The path may go through symbolic links: a
-// mounted ConfigMap does.
+// mounted ConfigMap does. What is no regular file is not opened, as opening a FIFO
+// would wait for its other end.
 func readFile(path string) (State, []error, error) {
 	st, err := os.Stat(path)
 	if err == nil && !st.Mode().IsRegular() {
