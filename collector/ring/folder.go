@@ -29,14 +29,13 @@ var ErrNotRing = errors.New("not a laggard ring")
 
 // Status is what a process's recorder and agent have published last.
 type Status struct {
-	State       uint32 // Live or Closed
-	Identity    uint32 // string id of the identity, 0 none yet
-	Wanted      uint32 // switch words
-	Followed    uint32
-	FollowedAt  int64 // ns since the Unix epoch
-	Lost        [lostKinds]uint64
-	LostStrings uint64
-	used        uint32
+	State      uint32 // Live or Closed
+	Identity   uint32 // string id of the identity, 0 none yet
+	Wanted     uint32 // switch words
+	Followed   uint32
+	FollowedAt int64             // ns since the Unix epoch
+	Lost       [lostKinds]uint64 // ranges by kind that found no ring
+	used       uint32            // bytes of the strings area
 }
 
 // Folder is the reading half of a process folder.
@@ -255,9 +254,8 @@ func (f *Folder) Status() (Status, error) {
 	s := Status{
 		State: le.Uint32(a[pState:]), Identity: le.Uint32(a[pIdentity:]),
 		Wanted: le.Uint32(a[pWanted:]), Followed: le.Uint32(a[pFollowed:]),
-		FollowedAt:  int64(le.Uint64(b[pFollowedAt:])),
-		used:        le.Uint32(b[pStringsUsed:]),
-		LostStrings: settled(a, b, pLostStrings),
+		FollowedAt: int64(le.Uint64(b[pFollowedAt:])),
+		used:       le.Uint32(b[pStringsUsed:]),
 	}
 	for k := range s.Lost {
 		s.Lost[k] = settled(a, b, pLost+8*k)

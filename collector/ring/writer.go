@@ -28,7 +28,6 @@ type Writer struct {
 	mem      []byte
 	depth    int  // level that Begin tries first
 	fast     bool // the processor's own stores will do
-	n        uint32
 	checksum uint32
 	live     atomic.Bool
 }
@@ -43,7 +42,7 @@ func newWriter(mem []byte, n, light, bulk, checksum uint32) *Writer {
 	le.PutUint32(mem[rNumber:], n)
 	le.PutUint32(mem[rLightSlots:], light)
 	le.PutUint32(mem[rBulkSlots:], bulk)
-	w := &Writer{mem: mem, n: n, checksum: checksum, fast: fastStores && checksum == CRC32C}
+	w := &Writer{mem: mem, checksum: checksum, fast: fastStores && checksum == CRC32C}
 	split := ringHeader + slotSize*int(light)
 	w.lanes[Light] = lane{slots: &mem[ringHeader], mask: uint64(light - 1), headp: w.u64(rLightHead), tailp: w.u64(rLightTail)}
 	w.lanes[Bulk] = lane{slots: &mem[split], mark: openMark, mask: uint64(bulk - 1), headp: w.u64(rBulkHead), tailp: w.u64(rBulkTail)}
