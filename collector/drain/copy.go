@@ -2,7 +2,7 @@ package drain
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
@@ -212,32 +212,27 @@ func (p *process) named(s *ring.Slot) bool {
 func (p *process) merge(now time.Time) (records int, more bool, err error) {
 	rings := p.d.copied
 	for len(rings) > 0 {
-		best, second := 0, int64(math.MaxInt64)
-		for i := 1; i < len(rings); i++ {
-			switch e := rings[i].end; {
-			case e < rings[best].end:
-				best, second = i, rings[best].end
-			case e < second:
-				second = e
+		first := 0
+		for i, l := range rings {
+			if l.end < rings[first].end {
+				first = i
 			}
 		}
 
-		l := rings[best]
-		for ok := true; ok && l.end <= second; {
-			if err := p.accept(l); err != nil {
-				return records, false, err
-			}
+		l := rings[first]
+		if err := p.accept(l); err != nil {
+			return records, false, err
+		}
 
-			records++
-			l.buf = l.buf[slotBytes:]
-			if ok, err = p.look(l, now); err != nil {
-				return records, false, err
-			} else if !ok && l.short {
-				return records, true, nil
-			} else if !ok {
-				rings[best] = rings[len(rings)-1]
-				rings = rings[:len(rings)-1]
-			}
+		records++
+		l.buf = l.buf[slotBytes:]
+		switch ok, err := p.look(l, now); {
+		case err != nil:
+			return records, false, err
+		case !ok && l.short:
+			return records, true, nil
+		case !ok:
+			rings = slices.Delete(rings, first, first+1)
 		}
 	}
 
