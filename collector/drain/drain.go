@@ -123,7 +123,7 @@ type Options struct {
 // other methods may be called from any.
 type Drain struct {
 	o       Options
-	swept   time.Time
+	swept   time.Time        // when half-made folders were looked for last
 	left    map[string]*left // by folder
 	files   int              // descriptors granted to the processes that are held
 	folders map[uint32]int   // of them, by user
@@ -142,13 +142,13 @@ type Drain struct {
 	oldest  int64                    // earliest end of them, 0 none
 	flushed bool                     // lines, in this pass
 
-	mu        sync.Mutex // guards what follows
-	processes map[string]*process
-	seen      int
-	job       string // of processes that name none, "" until there was one
+	mu        sync.Mutex          // guards what follows
+	processes map[string]*process // that are held, by folder
+	seen      int                 // recorders so far
+	job       string              // of processes that name none, "" until there was one
 	stats     Stats
-	passedAt  time.Time
-	trouble   error // what Ready says of the folders
+	passedAt  time.Time // when the last pass ended
+	trouble   error     // what Ready says of the folders
 }
 
 // New returns a Drain. It starts nothing.

@@ -33,33 +33,33 @@ type process struct {
 	records int       // taken in the last one
 	err     error     // of it
 
-	order  int64
+	order  int64 // in which processes were taken
 	folder *ring.Folder
 
-	status     ring.Status
-	broken     bool      // the process file can't be read any more
-	gone       bool      // nothing will be written any more
-	aliveAt    time.Time // when its process was seen last
-	identity   uint32
-	meta       record.Meta
-	instructed string // the job as which it was told what to record
+	status     ring.Status // as it was read last
+	broken     bool        // the process file can't be read any more
+	gone       bool        // nothing will be written any more
+	aliveAt    time.Time   // when its process was seen last
+	identity   uint32      // string id of the identity that meta is made of, 0 none
+	meta       record.Meta // its identity, completed; Format is "" before the first look
+	instructed string      // the job as which it was told what to record
 	rings      []*ringState
 	bad        map[uint32]bool // ring files that can't be read, said once
 	cut        []record.Loss   // what they held, to be told
 	note       note
 
-	w        Writer
+	w        Writer    // nil: who it is isn't known yet, or the last one could not be opened
 	segment  string    // that w has open, of which Options.Rotated was told
 	retryAt  time.Time // Open again, when w is nil
 	unsaid   bool      // lines that Flush refused are still with w
 	dirty    bool      // flushed and not synced
 	syncedAt time.Time
-	lossAt   time.Time
+	lossAt   time.Time // when losses were told last
 
 	ops     []string // by string id: what record.BaseOp makes of it, "" not asked yet
-	sign    int64
-	full    bool
-	removed bool
+	sign    int64    // when it was seen alive last, by its own records: ns since the Unix epoch
+	full    bool     // a ring was more than a quarter full in the last pass
+	removed bool     // its folder is gone, or left alone because it can't be removed
 }
 
 // newProcess returns the process of a folder whose lock we have. It owns the folder.

@@ -15,7 +15,7 @@ const slotBytes = 64
 
 // ringState is one ring file and how far it was drained.
 type ringState struct {
-	reader   *ring.Reader
+	reader   *ring.Reader  // owned: closed with the process, or by lostRing
 	resumed  bool          // the cursors are known; the tails are not moved before
 	counters ring.Counters // as of the last look
 	lanes    [2]laneState

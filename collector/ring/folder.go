@@ -16,8 +16,19 @@ import (
 )
 
 // changeGrain is more than two changes of a directory can be apart that leave it with the
-// same time.
+// same time: kernels stamp changes by a clock that ticks every few milliseconds.
 const changeGrain = time.Second
+
+// settledAt returns the time of a directory as it was before it was listed: while it has that
+// time the list holds. Zero: it had changed so lately that it may change once more without
+// another time, so it must be listed again.
+func settledAt(before *unix.Stat_t) (at unix.Timespec) {
+	if time.Since(time.Unix(before.Ctim.Unix())) > changeGrain {
+		at = before.Ctim
+	}
+
+	return at
+}
 
 // maxRings bounds the rings that a reader opens in one folder: far more than
 // budget holds.
@@ -46,12 +57,12 @@ type Folder struct {
 
 	dir, file, lock int // descriptors, -1 none
 	runDir, name    string
-	capacity        int
-	texts           []string // the strings seen so far
-	textsAt         int      // offset of the next one in the strings area
-	header          [2][processHeader]byte
-	rings           []uint32      // as they were listed
-	listedAt        unix.Timespec // the directory's time then; zero: list them again
+	capacity        int                    // bytes of the strings area
+	texts           []string               // the strings seen so far
+	textsAt         int                    // offset of the next one in the strings area
+	header          [2][processHeader]byte // two copies, see settled; reused by each read
+	rings           []uint32               // as they were listed
+	listedAt        unix.Timespec          // the directory's time then; zero: list them again
 }
 
 // Descriptors is how many a Folder with a lock holds open.
@@ -361,10 +372,7 @@ func (f *Folder) Rings() ([]uint32, error) {
 	}
 
 	slices.Sort(out)
-	if f.rings = out; time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
-		f.listedAt = st.Ctim
-	}
-
+	f.rings, f.listedAt = out, settledAt(&st)
 	return out, nil
 }
 

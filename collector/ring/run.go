@@ -54,8 +54,8 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	}
 
 	l.at = unix.Timespec{}
-	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
-		l.at = st.Ctim
+	if l.names, err = Names(runDir); err == nil {
+		l.at = settledAt(&st)
 	}
 
 	return l.names, true, err

@@ -16,8 +16,8 @@ type Strings struct {
 	checksum uint32
 	image    []byte // what stands, or will stand, in the area
 	ids      map[string]uint16
-	count    int
-	refused  uint64
+	count    int     // ids given out
+	refused  uint64  // strings that found no room
 	file     []byte  // mapped area, nil before Attach
 	used     *uint32 // mapped; published last
 	lost     *uint64 // mapped

@@ -25,11 +25,11 @@ type lane struct {
 // system.
 type Writer struct {
 	lanes    [2]lane
-	mem      []byte
-	depth    int  // level that Begin tries first
-	fast     bool // the processor's own stores will do
+	mem      []byte // the whole ring file, mapped for good: a late range must not fault
+	depth    int    // level that Begin tries first
+	fast     bool   // the processor's own stores will do
 	checksum uint32
-	live     atomic.Bool
+	live     atomic.Bool // a thread has it, see Process.NewWriter
 }
 
 // newWriter fills the header of a mapped, zeroed ring file.
