@@ -101,31 +101,23 @@ func null(b []byte) bool {
 
 // stepOf returns the number in a step's name: "step 12", "Train_Step 12 of 90".
 func stepOf(name []byte) (int64, bool) {
-	_, rest := word(name)
-	second, _ := word(rest)
-	if len(second) == 0 || !contains(name, "step") {
+	if !contains(name, "step") {
 		return 0, false
 	}
 
-	return natural(second)
-}
-
-// word cuts the first word off b.
-func word(b []byte) (w, rest []byte) {
-	i := 0
-	for i < len(b) && blank(b[i]) {
-		i++
+	words := 0
+	for word := range bytes.FieldsFuncSeq(name, blank) {
+		if words++; words == 2 {
+			return natural(word)
+		}
 	}
 
-	j := i
-	for j < len(b) && !blank(b[j]) {
-		j++
-	}
-
-	return b[i:j], b[j:]
+	return 0, false
 }
 
-func blank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+// blank reports whether r is white space as C has it, and so the library that reads the same
+// names in the trainer (collector/mspti).
+func blank(r rune) bool { return r == ' ' || r >= '\t' && r <= '\r' }
 
 // contains reports whether b holds the lower-case ASCII word w in any case.
 func contains(b []byte, w string) bool {

@@ -101,15 +101,14 @@ func trim(w string) string {
 // squeeze keeps the letters and digits of s, in lower case: libraries differ in capitals
 // and underscores alone.
 func squeeze(s string) string {
-	b := make([]byte, 0, 64)
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c >= 'A' && c <= 'Z':
-			b = append(b, c|0x20)
-		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
-			b = append(b, c)
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r | 0x20
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			return r
 		}
-	}
 
-	return string(b)
+		return -1
+	}, s)
 }
