@@ -119,8 +119,7 @@ type Follower struct {
 	// minute; nil: silent.
 	Logger *slog.Logger
 
-	state State     // that Set took last
-	known bool      // there was one
+	taken *State    // by Set, the last one; nil none yet
 	said  string    // the last problem that was logged
 	at    time.Time // then
 }
@@ -157,7 +156,7 @@ func (f *Follower) look(now time.Time) {
 		return
 	}
 
-	if f.known && s == f.state {
+	if f.taken != nil && s == *f.taken {
 		return
 	}
 
@@ -166,7 +165,7 @@ func (f *Follower) look(now time.Time) {
 		return // the next look tries again
 	}
 
-	f.state, f.known = s, true
+	f.taken = &s
 }
 
 // say logs a problem, the same one not again within sayAgain.
