@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -133,7 +132,6 @@ type Drain struct {
 	remarks remarks
 	turns   map[home]*process  // by rank directory: who writes there now
 	leaving bool               // nobody waits for a turn any more
-	orders  int64              // of processes
 	claims  map[home]time.Time // when it was said that two living processes claim a rank
 	buf     []byte             // slots of one pass
 	copied  []*laneState       // the rings that they are of
@@ -142,10 +140,10 @@ type Drain struct {
 	oldest  int64                    // earliest end of them, 0 none
 	flushed bool                     // lines, in this pass
 
-	mu        sync.Mutex          // guards what follows
-	processes map[string]*process // that are held, by folder
-	seen      int                 // recorders so far
-	job       string              // of processes that name none, "" until there was one
+	mu        sync.Mutex // guards what follows
+	processes []*process // that are held, in the order in which they were taken
+	seen      int        // recorders so far
+	job       string     // of processes that name none, "" until there was one
 	stats     Stats
 	passedAt  time.Time // when the last pass ended
 	trouble   error     // what Ready says of the folders
@@ -178,8 +176,8 @@ func New(o Options) (*Drain, error) {
 
 	return &Drain{
 		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]*process), buf: make([]byte, passSlots*slotBytes),
-		processes: make(map[string]*process), claims: make(map[home]time.Time),
-		stats: Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
+		claims: make(map[home]time.Time),
+		stats:  Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
 	}, nil
 }
 
@@ -313,18 +311,18 @@ func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
 	return records, err
 }
 
-// held returns the processes in the order in which they were taken.
+// held returns a copy of processes: some may go while the caller is at it.
 func (d *Drain) held() []*process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.SortedFunc(maps.Values(d.processes), func(a, b *process) int { return cmp.Compare(a.order, b.order) })
+	return slices.Clone(d.processes)
 }
 
 // holds reports whether the folder is held.
 func (d *Drain) holds(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.processes[name] != nil
+	return slices.ContainsFunc(d.processes, func(p *process) bool { return p.name == name })
 }
 
 // forget closes a process that was held. Its folder stays, or was removed before.
@@ -338,7 +336,7 @@ func (d *Drain) forget(p *process) {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.processes, p.name)
+	d.processes = slices.DeleteFunc(d.processes, func(q *process) bool { return q == p })
 }
 
 // jobOf returns the job of a process whose identity names none.

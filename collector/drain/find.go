@@ -267,8 +267,6 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	p.from, p.found, p.heldAt, p.granted = l, l.found, now, l.needs
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.order = d.orders
-	d.orders++
 	if !l.held {
 		d.seen++
 	}
@@ -276,7 +274,7 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	l.held = true
 	delete(d.left, name)
 	d.looked = false
-	d.processes[name] = p
+	d.processes = append(d.processes, p)
 	d.files += p.granted
 	d.folders[f.Owner]++
 	return true, nil

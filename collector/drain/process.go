@@ -33,7 +33,6 @@ type process struct {
 	records int       // taken in the last one
 	err     error     // of it
 
-	order  int64 // in which processes were taken
 	folder *ring.Folder
 
 	status     ring.Status // as it was read last
