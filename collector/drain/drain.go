@@ -290,7 +290,7 @@ func (d *Drain) Pass() (full bool, err error) {
 		d.stats.Rings += len(p.rings)
 	}
 
-	return full, some(errs)
+	return full, joinFirst(errs)
 }
 
 // drain drains one folder until it is empty or its Writer refuses, or it has

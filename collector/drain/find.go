@@ -19,7 +19,7 @@ const (
 	notRing    = "not-a-ring"    // of another version, or damaged
 	unreadable = "unreadable"    // of a trusted user, and not to be opened
 	noRoom     = "no-room"       // it waits for its turn, within PerUser and Files
-	unlucky    = "not-removed"   // drained, and not to be removed: there is nothing in it for us any more
+	notRemoved = "not-removed"   // drained, and not to be removed: there is nothing in it for us any more
 	elsewhere  = "elsewhere"     // another agent drains it
 )
 
@@ -86,7 +86,7 @@ func (d *Drain) find(now time.Time) error {
 		errs = append(errs, d.take(name, l, now))
 	}
 
-	return some(errs)
+	return joinFirst(errs)
 }
 
 // makeRoom releases folders for one that has not enough room, as far as any may go. The

@@ -397,7 +397,7 @@ func (p *process) remove(now time.Time) error {
 	err := p.folder.Remove()
 	if err != nil {
 		p.d.left[p.name], p.d.looked, p.d.nextTry = p.from, false, time.Time{}
-		p.from.reason, p.from.cause, p.from.since, p.from.until = unlucky, err, now, now.Add(retryRemove)
+		p.from.reason, p.from.cause, p.from.since, p.from.until = notRemoved, err, now, now.Add(retryRemove)
 	}
 
 	return err

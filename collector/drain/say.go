@@ -53,8 +53,8 @@ func (d *Drain) say(uid uint32, job string, now time.Time) {
 	d.o.Logger.Warn("drain: rings of a user who is not trusted are not drained", about...)
 }
 
-// some joins errors, the first ones in full.
-func some(errs []error) error {
+// joinFirst joins errors, the first ones in full.
+func joinFirst(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if n := len(errs) - mostErrors; n > 1 {
 		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("and %d more", n))
