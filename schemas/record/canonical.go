@@ -65,6 +65,8 @@ func plainEnd(b []byte, i int) int {
 
 // specials marks the bytes of w that end a plain run of text: quote, backslash,
 // control characters, bytes above 0x7f. A borrow spoils only what follows the first.
+// (x - ones) &^ x & highs is the test for a zero byte of "Bit Twiddling Hacks"
+// (graphics.stanford.edu/~seander/bithacks.html).
 func specials(w uint64) uint64 {
 	q := w ^ '"'*ones
 	s := w ^ '\\'*ones
