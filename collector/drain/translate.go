@@ -1,7 +1,11 @@
 package drain
 
 import (
+	"cmp"
+	"encoding/json"
 	"math"
+	"path/filepath"
+	"strings"
 
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -95,4 +99,54 @@ func (p *process) op(id uint16) (base, raw string) {
 	}
 
 	return base, raw
+}
+
+// readIdentity reads the identity when it changed and reports whether it did.
+func (p *process) readIdentity() (news bool) {
+	if p.identity == p.status.Identity && p.meta.Format != "" {
+		return false
+	}
+
+	text, ok := "", false
+	if p.status.Identity <= math.MaxUint16 {
+		text, ok = p.folder.Text(uint16(p.status.Identity))
+	}
+
+	if !ok {
+		text = ""
+	} else {
+		p.identity = p.status.Identity
+	}
+
+	var m record.Meta
+	_ = json.Unmarshal([]byte(text), &m) // what can be read stays; a field of another type is left at zero
+	p.meta = p.complete(m)
+	return true
+}
+
+// complete fills what an identity leaves empty. What belongs to the process is
+// taken from its header.
+func (p *process) complete(m record.Meta) record.Meta {
+	id, o := p.folder.Identity, p.d.o
+	m.Format, m.Segment = record.Format, ""
+	m.Incarnation, m.PID, m.StartedNs, m.BootID = id.Incarnation, id.PID, id.StartedNs, id.BootID
+	m.Rank = min(max(m.Rank, 0), math.MaxInt32)
+	m.WorldSize, m.LocalRank = max(m.WorldSize, 0), max(m.LocalRank, 0)
+	if !component(m.Job) {
+		if p.note.Job == "" {
+			p.note.Job, p.note.changed = p.d.jobOf(id.StartedNs), true
+		}
+
+		m.Job = p.note.Job
+	}
+
+	m.Node, m.Pod = cmp.Or(m.Node, o.Node), cmp.Or(m.Pod, o.Pod)
+	return m
+}
+
+// component reports whether a job's name can be a directory's: 255 bytes is what Linux's
+// file systems take, and control characters would break the lines that name it.
+func component(job string) bool {
+	return job != "" && job != "." && job != ".." && len(job) <= 255 && filepath.Base(job) == job &&
+		!strings.ContainsFunc(job, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
