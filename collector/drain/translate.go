@@ -2,7 +2,6 @@ package drain
 
 import (
 	"cmp"
-	"encoding/json"
 	"math"
 	"path/filepath"
 	"strings"
@@ -107,19 +106,11 @@ func (p *process) readIdentity() (news bool) {
 		return false
 	}
 
-	text, ok := "", false
-	if p.status.Identity <= math.MaxUint16 {
-		text, ok = p.folder.Text(uint16(p.status.Identity))
-	}
-
-	if !ok {
-		text = ""
-	} else {
+	m, ok := p.folder.Meta(p.status)
+	if ok {
 		p.identity = p.status.Identity
 	}
 
-	var m record.Meta
-	_ = json.Unmarshal([]byte(text), &m) // what can be read stays; a field of another type is left at zero
 	p.meta = p.complete(m)
 	return true
 }

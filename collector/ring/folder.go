@@ -2,6 +2,7 @@ package ring
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -311,6 +312,19 @@ func (f *Folder) ReadTexts(s Status) error {
 
 	f.addTexts(b)
 	return nil
+}
+
+// Meta returns the identity that the recorder has published, by a Status from before the
+// strings were read; a zero one of who has not said who he is. What can't be read of it is
+// left at zero: it is JSON that somebody else wrote. False: its string is not (yet) seen.
+func (f *Folder) Meta(s Status) (m record.Meta, ok bool) {
+	if s.Identity > math.MaxUint16 {
+		return m, false
+	}
+
+	text, ok := f.Text(uint16(s.Identity))
+	_ = json.Unmarshal([]byte(text), &m)
+	return m, ok
 }
 
 // addTexts reads entries of the strings area out of b, until one whose checksum is wrong

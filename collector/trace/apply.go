@@ -1,10 +1,8 @@
 package trace
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"math"
 
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -38,7 +36,7 @@ func Recorders(runDir string) ([]Recorder, error) {
 }
 
 // recorderOf reads who a folder's recorder is and what it does. One that has not said who
-// it is yet, or says it in no JSON, is of no job ("") and rank 0.
+// it is yet is of no job ("") and rank 0.
 func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
 	r := Recorder{
 		Incarnation: f.Identity.Incarnation, PID: f.Identity.PID,
@@ -48,13 +46,8 @@ func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
 		return r, err
 	}
 
-	if text, ok := f.Text(uint16(min(s.Identity, math.MaxUint16))); ok && text != "" {
-		var m record.Meta
-		if json.Unmarshal([]byte(text), &m) == nil {
-			r.Job, r.Rank = m.Job, m.Rank
-		}
-	}
-
+	m, _ := f.Meta(s)
+	r.Job, r.Rank = m.Job, m.Rank
 	return r, nil
 }
 
