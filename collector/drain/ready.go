@@ -167,36 +167,3 @@ func (p *process) undrained() (n uint64) {
 
 	return n
 }
-
-// claimed says of ranks that two living processes claim. Each has segments and an
-// incarnation of its own, so their records are never mixed.
-func (d *Drain) claimed(now time.Time) {
-	first, twice := make(map[home]*process), make(map[home]bool)
-	for _, p := range d.held() {
-		if p.note.Home == nil || p.gone {
-			continue
-		}
-
-		at := *p.note.Home
-		q := first[at]
-		if q == nil {
-			first[at] = p
-			continue
-		}
-
-		twice[at] = true
-		if now.Sub(d.claims[at]) < quiet {
-			continue
-		}
-
-		if len(d.claims) >= mostSaid {
-			clear(d.claims)
-		}
-
-		d.claims[at] = now
-		d.o.Logger.Warn("drain: two living processes claim one rank; each is kept apart as an incarnation of its own", "job", at.Job, "rank", at.Rank,
-			"pids", []int{q.meta.PID, p.meta.PID}, "uids", []uint32{q.folder.Owner, p.folder.Owner})
-	}
-
-	d.count(func(s *Stats) { s.Claimed = len(twice) })
-}
