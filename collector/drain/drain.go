@@ -253,7 +253,7 @@ func (d *Drain) Pass() (full bool, err error) {
 		case errors.Is(err, errForeign):
 			d.letGo(p, now)
 			continue
-		case errors.Is(err, errNoRoom) && !p.unsaid:
+		case errors.Is(err, errNoRoom) && !p.unsaid: // else its writer must flush first
 			errs = append(errs, d.release(p, p.needs, now))
 			continue
 		case err != nil:
@@ -271,25 +271,7 @@ func (d *Drain) Pass() (full bool, err error) {
 	}
 
 	d.flushed = false
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Passes++
-	for k, n := range d.tally {
-		d.stats.Drained[k] += n
-	}
-
-	d.stats.Lag = 0
-	if d.oldest != 0 {
-		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
-	}
-
-	d.tally, d.oldest = [record.KindCount]uint64{}, 0
-	d.stats.Processes = len(d.processes)
-	d.stats.Rings = 0
-	for _, p := range d.processes {
-		d.stats.Rings += len(p.rings)
-	}
-
+	d.publish(now)
 	return full, joinFirst(errs)
 }
 

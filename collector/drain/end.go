@@ -61,6 +61,7 @@ func (p *process) tellLosses() error {
 		p.d.lose(record.Truncated, loss.Count)
 	}
 
+	// What found no ring belongs to none: ring 0.
 	for k, total := range p.status.Lost {
 		key := noRingKey(k)
 		told := p.note.Done[key]
@@ -151,6 +152,7 @@ func (p *process) end(e record.End) error {
 func (p *process) lastSign(now time.Time) {
 	const last = 64
 	var buf [last * slotBytes]byte
+	// A time after now is no sign of life: what a program says of itself may be wrong.
 	see := func(s *ring.Slot) {
 		if e := end(s); e <= now.UnixNano() {
 			p.sign = max(p.sign, e)
@@ -229,7 +231,7 @@ func (p *process) emitted() map[string]uint64 {
 		light := c.Head[ring.Light]
 		var counted uint64
 		for k := range record.Kind(record.KindCount) {
-			if k == record.Communication {
+			if k == record.Communication { // the only kind of its ring, so the head counts it
 				sum[k] += c.Head[ring.Bulk] + c.Dropped[k]
 				continue
 			}

@@ -194,6 +194,8 @@ func (p *process) ready(now time.Time) (bool, error) {
 		return false, nil
 	}
 
+	// A new writer goes on where the last one was, though the identity may have changed
+	// since: renew ends the incarnation there, and the next pass opens one elsewhere.
 	meta := p.meta
 	if h := p.note.Home; h != nil {
 		meta.Job, meta.Rank = h.Job, h.Rank
@@ -215,6 +217,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 	p.note.Home, p.note.changed = &home{meta.Job, meta.Rank}, true
 	p.remember()
 	if w.Ended() {
+		// Its end is on disk: the agent before was killed before it had removed the folder.
 		if !p.gone {
 			p.dropWriter()
 			p.retryAt = now.Add(time.Minute)
@@ -224,6 +227,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 		return false, p.remove(now)
 	}
 
+	// Rings that were found before the writer could not be resumed by it then.
 	next := w.Next()
 	for _, r := range p.rings {
 		r.resume(next, &p.note)

@@ -235,7 +235,7 @@ func (r *Range) end() {
 	*r = Range{}
 	t.free, o.next = o, t.free
 	k := o.slot.Kind()
-	if k == record.Step {
+	if k == record.Step { // unless another step has begun meanwhile
 		t.r.step.CompareAndSwap(int64(o.slot.Step()), record.NoStep)
 	}
 
