@@ -127,9 +127,8 @@ type Drain struct {
 	files   int              // descriptors granted to the processes that are held
 	folders map[uint32]int   // of them, by user
 	listing ring.Listing
-	nextTry time.Time // of the folders left alone
-	looked  bool      // look has been through left since it changed
-	remarks remarks
+	nextTry time.Time          // of the folders left alone
+	looked  bool               // look has been through left since it changed
 	turns   map[home]*process  // by rank directory: who writes there now
 	leaving bool               // nobody waits for a turn any more
 	claims  map[home]time.Time // when it was said that two living processes claim a rank
@@ -139,6 +138,12 @@ type Drain struct {
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
 	flushed bool                     // lines, in this pass
+
+	// What say said: users and jobs, until when it is quiet about a user, and when the last
+	// lines were, at most mostLines.
+	said      map[string]bool
+	quietTill map[uint32]time.Time
+	lines     []time.Time
 
 	mu        sync.Mutex // guards what follows
 	processes []*process // that are held, in the order in which they were taken
