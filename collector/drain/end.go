@@ -270,7 +270,7 @@ func (p *process) lastKind(r *ringState) record.Kind {
 		return record.Other
 	}
 
-	return s.Known()
+	return s.Kind().Known()
 }
 
 // dropped returns what did not arrive, by reason: what the loss lines of the incarnation

@@ -31,7 +31,7 @@ func clamp(s *ring.Slot) (start, dur int64) {
 // record can't have become those that say "unknown": a slot is whole when its checksum is
 // right, but what its program told the recorder may be anything.
 func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
-	*r = record.New(s.Known())
+	*r = record.New(s.Kind().Known())
 	r.Thread = thread
 	flags := s.Flags()
 	if flags&ring.FlagDevice != 0 {

@@ -237,7 +237,7 @@ func (r *Recorder) begin(k record.Kind) uint32 {
 	if r.process == nil && !r.off.Load() {
 		if err := r.createLocked(); err != nil {
 			r.failLocked(err)
-			r.lost[knownKind(k)].Add(1)
+			r.lost[k.Known()].Add(1)
 			return failedBit
 		}
 
@@ -325,20 +325,11 @@ func (r *Recorder) fail(err error) {
 
 // lose counts a range that has no ring.
 func (r *Recorder) lose(k record.Kind) {
-	k = knownKind(k)
+	k = k.Known()
 	r.lost[k].Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process != nil && !r.off.Load() {
 		r.process.Lose(k, 1)
 	}
-}
-
-// knownKind returns k, or Other where k is the number of no kind.
-func knownKind(k record.Kind) record.Kind {
-	if k >= record.KindCount {
-		return record.Other
-	}
-
-	return k
 }

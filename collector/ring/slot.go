@@ -66,7 +66,7 @@ func (s *Slot) SetExposed(ns int64) {
 	s[4] = uint64(ns)
 }
 
-// Kind returns the kind's number: Known has what it stands for.
+// Kind returns the kind's number, which may be one that this version does not know.
 func (s *Slot) Kind() record.Kind { return record.Kind(s[0] >> 32) }
 
 // Flags returns which of the words mean something else.
@@ -107,16 +107,6 @@ func (s *Slot) Stream() uint16 { return uint16(s[6] >> 48) }
 
 // Value returns the elements, tokens or bytes.
 func (s *Slot) Value() int64 { return int64(s[7]) }
-
-// Known returns the kind a slot's kind number stands for, Other for a number
-// this version does not know.
-func (s *Slot) Known() record.Kind {
-	if k := s.Kind(); k < record.KindCount {
-		return k
-	}
-
-	return record.Other
-}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -45,8 +45,8 @@ func (r *Record) AppendLine(dst []byte) []byte {
 
 // appendHead appends the line up to the start.
 func (r *Record) appendHead(dst []byte) []byte {
-	if r.Kind != Other && r.Kind < KindCount {
-		dst = append(dst, kindHeads[r.Kind]...)
+	if k := r.Kind.Known(); k != Other {
+		dst = append(dst, kindHeads[k]...)
 	} else {
 		dst = appendText(append(dst, `{"kind":`...), r.Word())
 	}
