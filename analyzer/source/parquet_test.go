@@ -84,7 +84,7 @@ func TestParquet_RowsComeBack(t *testing.T) {
 		t.Errorf("steps differ:\n%.2000s", diff)
 	}
 
-	if len(got.ranks) != 20 || got.ranks[3].Groups[0] != "dp:dp0:3:20" || len(got.ranks[3].GroupRanks) != 1 || info.Roles != "segments" {
+	if len(got.ranks) != 20 || got.ranks[3].Groups[0] != "dp:dp0:3:20" || len(got.ranks[3].GroupRanks) != 1 {
 		t.Errorf("ranks %+v, info %+v", got.ranks[3], info)
 	}
 }

@@ -89,10 +89,6 @@ type Info struct {
 	// Topology is the topology file given or found; nil where there is none, and
 	// the groups of the ranks' rows are all that is known.
 	Topology *topology.File
-	// Roles names where nodes and groups come from, in the words of
-	// verdict.Verdict.Roles: "topology", "parallel_group.json", "hccl.json",
-	// "segments", or "" when nothing tells.
-	Roles string
 
 	Ranks          int // incarnations: rows of ranks
 	Steps          int // rows of steps

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -19,7 +18,6 @@ import (
 func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment.RankDir) (*rollup.Placement, error) {
 	found, err := topology.DiscoverAll(dir, parts)
 	info.note(err) // what can't be used is told, not hidden; the rest is used
-	info.Roles = found.Roles
 	highest := 0
 	for _, r := range ranks {
 		highest = max(highest, r.Rank)
@@ -58,23 +56,15 @@ func useTopology(info *Info, o Options, ranks []row.Rank) (err error) {
 	}
 
 	info.Topology, err = info.given(o, highest)
-	if info.Roles == "" && slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 }) {
-		info.Roles = fromSegments
-	}
-
 	return err
 }
 
-// given reads the topology file of the options, nil without one: whose groups the roles come from,
-// and whether its world is too small for the highest rank.
+// given reads the topology file of the options, nil without one, and notes a world that is too
+// small for the highest rank.
 func (i *Info) given(o Options, highest int) (*topology.File, error) {
 	given, err := o.givenTopology()
 	if given == nil {
 		return nil, err
-	}
-
-	if len(given.Groups) > 0 {
-		i.Roles = topology.FromFile
 	}
 
 	if given.WorldSize > 0 && highest >= given.WorldSize {
@@ -83,9 +73,6 @@ func (i *Info) given(o Options, highest int) (*topology.File, error) {
 
 	return given, nil
 }
-
-// fromSegments is the word of verdict.Verdict.Roles for groups that the ranks named.
-const fromSegments = "segments"
 
 // note adds each line of an error as a sentence for a person.
 func (i *Info) note(err error) {

@@ -2,7 +2,7 @@ package drain
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
@@ -10,7 +10,9 @@ import (
 )
 
 // copy takes what the rings hold, at most passSlots, in order of the ranges'
-// ends, and moves the tails once it is flushed.
+// ends, and moves the tails once it is flushed. more says that a ring had more than its
+// share of passSlots. After an error the cursors stand behind what the Writer accepted:
+// that is flushed by a later pass.
 func (p *process) copy(now time.Time) (records int, more bool, err error) {
 	if err := p.snapshot(); err != nil {
 		return 0, false, err
@@ -45,7 +47,8 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 }
 
 // waiting returns how many rings have slots to copy, and notes whether one is filling
-// up.
+// up. A ring that gets a quarter full in one interval has three more before it overflows:
+// time for another pass, even when the rate doubles.
 func (p *process) waiting() (n int, err error) {
 	p.full = false
 	for _, r := range p.rings {
@@ -103,7 +106,7 @@ func (p *process) gather(waiting int, now time.Time) error {
 // look decodes the next slot that was copied of a ring. False: there is none for this pass.
 func (p *process) look(l *laneState, now time.Time) (bool, error) {
 	for len(l.buf) > 0 {
-		good := l.slot.Decode(l.buf, l.cursor, l.of.reader.Checksum())
+		good := l.of.reader.Decode(&l.slot, l.buf, l.cursor)
 		if good && p.named(&l.slot) {
 			l.end = end(&l.slot)
 			return true, nil
@@ -153,11 +156,12 @@ func (p *process) wait(l *laneState, now time.Time) (bool, error) {
 	return now.Sub(l.stuckAt) < patience, nil
 }
 
-// spoilt returns how many slots from the start of what was copied on are wrong.
+// spoilt returns how many slots from the start of what was copied on are wrong: they are
+// told of in one loss line.
 func (l *laneState) spoilt() uint64 {
 	var s ring.Slot
 	n := uint64(1)
-	for n < uint64(len(l.buf)/slotBytes) && !s.Decode(l.buf[n*slotBytes:], l.cursor+n, l.of.reader.Checksum()) {
+	for n < uint64(len(l.buf)/slotBytes) && !l.of.reader.Decode(&s, l.buf[n*slotBytes:], l.cursor+n) {
 		n++
 	}
 
@@ -194,7 +198,8 @@ func (p *process) skip(l *laneState, n uint64) error {
 	return p.settle()
 }
 
-// named reports whether the slot's strings are known.
+// named reports whether the slot's strings are known. A recorder writes a string before
+// the slot that names it; that it isn't seen yet is a matter of the order of its stores.
 func (p *process) named(s *ring.Slot) bool {
 	_, a := p.folder.Text(s.Text())
 	_, b := p.folder.Text(s.Group())
@@ -207,39 +212,36 @@ func (p *process) named(s *ring.Slot) bool {
 func (p *process) merge(now time.Time) (records int, more bool, err error) {
 	rings := p.d.copied
 	for len(rings) > 0 {
-		best, second := 0, int64(math.MaxInt64)
-		for i := 1; i < len(rings); i++ {
-			switch e := rings[i].end; {
-			case e < rings[best].end:
-				best, second = i, rings[best].end
-			case e < second:
-				second = e
+		first := 0
+		for i, l := range rings {
+			if l.end < rings[first].end {
+				first = i
 			}
 		}
 
-		l := rings[best]
-		for ok := true; ok && l.end <= second; {
-			if err := p.accept(l); err != nil {
-				return records, false, err
-			}
+		l := rings[first]
+		if err := p.accept(l); err != nil {
+			return records, false, err
+		}
 
-			records++
-			l.buf = l.buf[slotBytes:]
-			if ok, err = p.look(l, now); err != nil {
-				return records, false, err
-			} else if !ok && l.short {
-				return records, true, nil
-			} else if !ok {
-				rings[best] = rings[len(rings)-1]
-				rings = rings[:len(rings)-1]
-			}
+		records++
+		l.buf = l.buf[slotBytes:]
+		switch ok, err := p.look(l, now); {
+		case err != nil:
+			return records, false, err
+		case !ok && l.short:
+			return records, true, nil
+		case !ok:
+			rings = slices.Delete(rings, first, first+1)
 		}
 	}
 
 	return records, false, nil
 }
 
-// accept gives a ring's next record to the Writer.
+// accept gives a ring's next record to the Writer. One that it refuses twice, with
+// nothing else waiting, is at fault itself (it is too long, say) and counts as corrupt;
+// else it is the disk, and the record stays in its ring.
 func (p *process) accept(l *laneState) error {
 	rec := &p.d.rec
 	p.translate(rec, &l.slot, l.of.counters.Thread)

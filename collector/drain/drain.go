@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -123,17 +122,15 @@ type Options struct {
 // other methods may be called from any.
 type Drain struct {
 	o       Options
-	swept   time.Time
+	swept   time.Time        // when half-made folders were looked for last
 	left    map[string]*left // by folder
 	files   int              // descriptors granted to the processes that are held
 	folders map[uint32]int   // of them, by user
 	listing ring.Listing
-	nextTry time.Time // of the folders left alone
-	looked  bool      // look has been through left since it changed
-	remarks remarks
-	turns   map[home]turn      // by rank directory
+	nextTry time.Time          // of the folders left alone
+	looked  bool               // look has been through left since it changed
+	turns   map[home]*process  // by rank directory: who writes there now
 	leaving bool               // nobody waits for a turn any more
-	orders  int64              // of processes
 	claims  map[home]time.Time // when it was said that two living processes claim a rank
 	buf     []byte             // slots of one pass
 	copied  []*laneState       // the rings that they are of
@@ -142,13 +139,19 @@ type Drain struct {
 	oldest  int64                    // earliest end of them, 0 none
 	flushed bool                     // lines, in this pass
 
+	// What say said: users and jobs, until when it is quiet about a user, and when the last
+	// lines were, at most mostLines.
+	said      map[string]bool
+	quietTill map[uint32]time.Time
+	lines     []time.Time
+
 	mu        sync.Mutex // guards what follows
-	processes map[string]*process
-	seen      int
-	job       string // of processes that name none, "" until there was one
+	processes []*process // that are held, in the order in which they were taken
+	seen      int        // recorders so far
+	job       string     // of processes that name none, "" until there was one
 	stats     Stats
-	passedAt  time.Time
-	trouble   error // what Ready says of the folders
+	passedAt  time.Time // when the last pass ended
+	trouble   error     // what Ready says of the folders
 }
 
 // New returns a Drain. It starts nothing.
@@ -177,9 +180,9 @@ func New(o Options) (*Drain, error) {
 	}
 
 	return &Drain{
-		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
-		processes: make(map[string]*process), claims: make(map[home]time.Time),
-		stats: Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
+		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]*process), buf: make([]byte, passSlots*slotBytes),
+		claims: make(map[home]time.Time),
+		stats:  Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
 	}, nil
 }
 
@@ -202,10 +205,10 @@ func (d *Drain) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 
-		p, err := d.Pass()
+		full, err := d.Pass()
 		quiet.log(d.o.Logger, d.o.Now(), errors.Join(err, d.Ready()))
 		pause := d.o.Interval
-		if p.Full {
+		if full {
 			pause = min(pause, rush)
 		}
 
@@ -213,18 +216,12 @@ func (d *Drain) Run(ctx context.Context) error {
 	}
 }
 
-// Pass is what one pass did.
-type Pass struct {
-	Records   int  // drained
-	Processes int  // folders that we hold
-	Full      bool // a ring was more than a quarter full: come again soon
-}
-
 // Begin takes the folders that are there and finds out what of them the agent before has
 // written. That comes before anything is aged: what was written last is seen in the
 // segments alone. Each pass does the same for folders that come later.
 func (d *Drain) Begin() error { return d.begin(d.o.Now()) }
 
+// begin is Begin at a time.
 func (d *Drain) begin(now time.Time) error {
 	err := d.find(now)
 	for _, p := range d.held() {
@@ -241,9 +238,10 @@ func (d *Drain) begin(now time.Time) error {
 	return err
 }
 
-// Pass finds folders and drains each of them once. The error joins what went
-// wrong with single folders; the others were drained.
-func (d *Drain) Pass() (Pass, error) {
+// Pass finds folders and drains each of them once. full says that a ring was more than a
+// quarter full: the next pass should come soon. The error joins what went wrong with
+// single folders; the others were drained.
+func (d *Drain) Pass() (full bool, err error) {
 	now := d.o.Now()
 	defer d.look(now)
 	errs := []error{d.begin(now)}
@@ -253,16 +251,14 @@ func (d *Drain) Pass() (Pass, error) {
 		errs = append(errs, err)
 	}
 
-	var pass Pass
 	for _, p := range d.held() {
 		n, err := d.drain(p, now)
-		pass.Records += n
-		pass.Full = pass.Full || p.full
+		full = full || p.full
 		switch p.err, p.passed, p.records = err, !p.denied, n; {
 		case errors.Is(err, errForeign):
 			d.letGo(p, now)
 			continue
-		case errors.Is(err, errNoRoom) && !p.unsaid:
+		case errors.Is(err, errNoRoom) && !p.unsaid: // else its writer must flush first
 			errs = append(errs, d.release(p, p.needs, now))
 			continue
 		case err != nil:
@@ -280,27 +276,8 @@ func (d *Drain) Pass() (Pass, error) {
 	}
 
 	d.flushed = false
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Passes++
-	for k, n := range d.tally {
-		d.stats.Drained[k] += n
-	}
-
-	d.stats.Lag = 0
-	if d.oldest != 0 {
-		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
-	}
-
-	d.tally, d.oldest = [record.KindCount]uint64{}, 0
-	d.stats.Processes = len(d.processes)
-	d.stats.Rings = 0
-	for _, p := range d.processes {
-		d.stats.Rings += len(p.rings)
-	}
-
-	pass.Processes = len(d.processes)
-	return pass, some(errs)
+	d.publish(now)
+	return full, joinFirst(errs)
 }
 
 // drain drains one folder until it is empty or its Writer refuses, or it has
@@ -321,19 +298,21 @@ func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
 	return records, err
 }
 
-// held returns the processes in the order in which they were taken.
+// held returns a copy of processes: some may go while the caller is at it.
 func (d *Drain) held() []*process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.SortedFunc(maps.Values(d.processes), func(a, b *process) int { return cmp.Compare(a.order, b.order) })
+	return slices.Clone(d.processes)
 }
 
+// holds reports whether the folder is held.
 func (d *Drain) holds(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.processes[name] != nil
+	return slices.ContainsFunc(d.processes, func(p *process) bool { return p.name == name })
 }
 
+// forget closes a process that was held. Its folder stays, or was removed before.
 func (d *Drain) forget(p *process) {
 	p.leaveTurn()
 	p.close()
@@ -344,7 +323,7 @@ func (d *Drain) forget(p *process) {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.processes, p.name)
+	d.processes = slices.DeleteFunc(d.processes, func(q *process) bool { return q == p })
 }
 
 // jobOf returns the job of a process whose identity names none.

@@ -61,6 +61,7 @@ func (p *process) tellLosses() error {
 		p.d.lose(record.Truncated, loss.Count)
 	}
 
+	// What found no ring belongs to none: ring 0.
 	for k, total := range p.status.Lost {
 		key := noRingKey(k)
 		told := p.note.Done[key]
@@ -134,7 +135,8 @@ func (p *process) finish(now time.Time) error {
 	return p.remove(now)
 }
 
-// end gives the incarnation's end line to the Writer.
+// end gives the incarnation's end line to the Writer. It is no line of once: Writer.Ended
+// tells the next agent whether it is there.
 func (p *process) end(e record.End) error {
 	p.unsaid = true
 	if err := p.w.AppendLine(e.AppendLine(nil)); err != nil {
@@ -150,6 +152,7 @@ func (p *process) end(e record.End) error {
 func (p *process) lastSign(now time.Time) {
 	const last = 64
 	var buf [last * slotBytes]byte
+	// A time after now is no sign of life: what a program says of itself may be wrong.
 	see := func(s *ring.Slot) {
 		if e := end(s); e <= now.UnixNano() {
 			p.sign = max(p.sign, e)
@@ -169,7 +172,7 @@ func (p *process) lastSign(now time.Time) {
 
 			for k := range n {
 				var s ring.Slot
-				if s.Decode(buf[k*slotBytes:], head-n+k, r.reader.Checksum()) {
+				if r.reader.Decode(&s, buf[k*slotBytes:], head-n+k) {
 					see(&s)
 				}
 			}
@@ -184,7 +187,8 @@ func (p *process) lastSign(now time.Time) {
 	p.sign = min(p.sign, max(now.UnixNano(), 0))
 }
 
-// tellOpen writes a record for each range that never ended.
+// tellOpen writes a record for each range that never ended. One that was closing when its
+// process died has ended when its ring has the record (Published): it is told once.
 func (p *process) tellOpen(r *ringState) error {
 	open, err := r.reader.OpenRanges()
 	if err != nil {
@@ -227,7 +231,7 @@ func (p *process) emitted() map[string]uint64 {
 		light := c.Head[ring.Light]
 		var counted uint64
 		for k := range record.Kind(record.KindCount) {
-			if k == record.Communication {
+			if k == record.Communication { // the only kind of its ring, so the head counts it
 				sum[k] += c.Head[ring.Bulk] + c.Dropped[k]
 				continue
 			}
@@ -256,19 +260,21 @@ func (p *process) emitted() map[string]uint64 {
 	return out
 }
 
-// lastKind returns the kind of the last slot in the light ring.
+// lastKind returns the kind of the last slot in the light ring, Other where it can't be
+// read: the sum of what was emitted is right then, and one kind's count is not.
 func (p *process) lastKind(r *ringState) record.Kind {
 	var buf [slotBytes]byte
 	var s ring.Slot
 	head := r.counters.Head[ring.Light]
-	if head == 0 || r.reader.Copy(ring.Light, head-1, buf[:]) != nil || !s.Decode(buf[:], head-1, r.reader.Checksum()) {
+	if head == 0 || r.reader.Copy(ring.Light, head-1, buf[:]) != nil || !r.reader.Decode(&s, buf[:], head-1) {
 		return record.Other
 	}
 
-	return s.Known()
+	return s.Kind().Known()
 }
 
-// dropped returns what did not arrive, by reason.
+// dropped returns what did not arrive, by reason: what the loss lines of the incarnation
+// add up to, those of the recorder's own counters and those of corrupt slots.
 func (p *process) dropped() map[string]uint64 {
 	out := make(map[string]uint64)
 	add := func(reason string, n uint64) {

@@ -19,7 +19,7 @@ const (
 	notRing    = "not-a-ring"    // of another version, or damaged
 	unreadable = "unreadable"    // of a trusted user, and not to be opened
 	noRoom     = "no-room"       // it waits for its turn, within PerUser and Files
-	unlucky    = "not-removed"   // there is nothing in it for us any more
+	notRemoved = "not-removed"   // drained, and not to be removed: there is nothing in it for us any more
 	elsewhere  = "elsewhere"     // another agent drains it
 )
 
@@ -86,10 +86,12 @@ func (d *Drain) find(now time.Time) error {
 		errs = append(errs, d.take(name, l, now))
 	}
 
-	return some(errs)
+	return joinFirst(errs)
 }
 
-// makeRoom releases folders for one that has not enough room, as far as any may go.
+// makeRoom releases folders for one that has not enough room, as far as any may go. The
+// caller looks whether it was enough: those released before it wasn't are found again in
+// the next pass.
 func (d *Drain) makeRoom(l *left, now time.Time) error {
 	for d.files+l.needs > d.o.Files || d.folders[l.uid] >= PerUser {
 		v := d.victim(l.uid, now)
@@ -165,7 +167,8 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 	return queues, errs
 }
 
-// poorest returns the user with candidates who holds the fewest folders.
+// poorest returns the user with candidates who holds the fewest folders, of two the one
+// with the smaller uid: who makes many folders holds up nobody but himself.
 func (d *Drain) poorest(queues map[uint32][]string) uint32 {
 	best, found := uint32(0), false
 	for uid := range queues {
@@ -264,8 +267,6 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	p.from, p.found, p.heldAt, p.granted = l, l.found, now, l.needs
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.order = d.orders
-	d.orders++
 	if !l.held {
 		d.seen++
 	}
@@ -273,13 +274,14 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	l.held = true
 	delete(d.left, name)
 	d.looked = false
-	d.processes[name] = p
+	d.processes = append(d.processes, p)
 	d.files += p.granted
 	d.folders[f.Owner]++
 	return true, nil
 }
 
-// grant lets a process that is held open more descriptors, so many in all.
+// grant lets a process that is held open n descriptors in all. False: there is no room for
+// more than it has.
 func (d *Drain) grant(p *process, n int) bool {
 	if d.files-p.granted+n > d.o.Files {
 		return false

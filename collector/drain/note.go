@@ -48,6 +48,9 @@ type pending struct {
 	Count uint64 `json:"count"` // slots that the line counts as corrupt
 }
 
+// Keys of note.Done. Those of counters hold the count that the last loss line brought the
+// reader up to, skipKey the slot after the last one counted as corrupt, and cutKey and
+// openKey 1 for a line that is written once.
 func fullKey(ring uint32, k record.Kind) string { return fmt.Sprintf("full/%d/%d", ring, k) }
 func noRingKey(k int) string                    { return "none/" + strconv.Itoa(k) }
 func skipKey(ring uint32) string                { return "skip/" + strconv.FormatUint(uint64(ring), 10) }
@@ -77,6 +80,7 @@ func (n *note) load(f *ring.Folder) error {
 	return nil
 }
 
+// store writes the note into the folder. One that could not be written is still to be.
 func (n *note) store(f *ring.Folder) error {
 	b, err := json.Marshal(n)
 	if err != nil {
@@ -148,6 +152,9 @@ func (p *process) once(key string, value uint64, line []byte) error {
 	return p.write(pending{Key: key, Value: value}, line)
 }
 
+// write is once for a line that counts corrupt slots, too. A note that can't be stored puts
+// the line off, unless the process is gone: a run directory that is full gets room only when
+// the folders of such are drained and removed.
 func (p *process) write(next pending, line []byte) error {
 	next.Size = int64(len(line))
 	p.note.begin(p.w, next)

@@ -1,14 +1,9 @@
 package drain
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
@@ -27,46 +22,41 @@ type process struct {
 	heldAt  time.Time // this time
 	granted int       // descriptors, its writer's included
 	needs   int       // as its folder was listed last
+	turnAt  time.Time // when its turn to write began, where it has it
 	denied  bool      // it has records, and another process of its rank has the turn to write
 	passed  bool      // it has had a pass, and what was in its rings then is written
 	records int       // taken in the last one
 	err     error     // of it
 
-	order  int64
 	folder *ring.Folder
 
-	status     ring.Status
-	broken     bool      // the process file can't be read any more
-	gone       bool      // nothing will be written any more
-	aliveAt    time.Time // when its process was seen last
-	identity   uint32
-	meta       record.Meta
-	instructed string // the job as which it was told what to record
+	status     ring.Status // as it was read last
+	broken     bool        // the process file can't be read any more
+	gone       bool        // nothing will be written any more
+	aliveAt    time.Time   // when its process was seen last
+	identity   uint32      // string id of the identity that meta is made of, 0 none
+	meta       record.Meta // its identity, completed; Format is "" before the first look
+	instructed string      // the job as which it was told what to record
 	rings      []*ringState
 	bad        map[uint32]bool // ring files that can't be read, said once
 	cut        []record.Loss   // what they held, to be told
 	note       note
 
-	w        Writer
+	w        Writer    // nil: who it is isn't known yet, or the last one could not be opened
 	segment  string    // that w has open, of which Options.Rotated was told
 	retryAt  time.Time // Open again, when w is nil
 	unsaid   bool      // lines that Flush refused are still with w
 	dirty    bool      // flushed and not synced
 	syncedAt time.Time
-	lossAt   time.Time
+	lossAt   time.Time // when losses were told last
 
-	ops     []op // by string id: what BaseOp makes of it
-	sign    int64
-	full    bool
-	removed bool
+	ops     []string // by string id: what record.BaseOp makes of it, "" not asked yet
+	sign    int64    // when it was seen alive last, by its own records: ns since the Unix epoch
+	full    bool     // a ring was more than a quarter full in the last pass
+	removed bool     // its folder is gone, or left alone because it can't be removed
 }
 
-// op is an operation's base word, and the writer's spelling where it differs.
-type op struct {
-	known     bool
-	base, raw string
-}
-
+// newProcess returns the process of a folder whose lock we have. It owns the folder.
 func newProcess(d *Drain, name string, f *ring.Folder) (*process, error) {
 	p := &process{d: d, name: name, folder: f, sign: f.Identity.StartedNs, bad: make(map[uint32]bool)}
 	if err := p.note.load(f); err != nil {
@@ -204,6 +194,8 @@ func (p *process) ready(now time.Time) (bool, error) {
 		return false, nil
 	}
 
+	// A new writer goes on where the last one was, though the identity may have changed
+	// since: renew ends the incarnation there, and the next pass opens one elsewhere.
 	meta := p.meta
 	if h := p.note.Home; h != nil {
 		meta.Job, meta.Rank = h.Job, h.Rank
@@ -225,6 +217,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 	p.note.Home, p.note.changed = &home{meta.Job, meta.Rank}, true
 	p.remember()
 	if w.Ended() {
+		// Its end is on disk: the agent before was killed before it had removed the folder.
 		if !p.gone {
 			p.dropWriter()
 			p.retryAt = now.Add(time.Minute)
@@ -234,6 +227,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 		return false, p.remove(now)
 	}
 
+	// Rings that were found before the writer could not be resumed by it then.
 	next := w.Next()
 	for _, r := range p.rings {
 		r.resume(next, &p.note)
@@ -300,55 +294,6 @@ func (p *process) tellRotation() {
 	}
 }
 
-// readIdentity reads the identity when it changed and reports whether it did.
-func (p *process) readIdentity() (news bool) {
-	if p.identity == p.status.Identity && p.meta.Format != "" {
-		return false
-	}
-
-	text, ok := "", false
-	if p.status.Identity <= math.MaxUint16 {
-		text, ok = p.folder.Text(uint16(p.status.Identity))
-	}
-
-	if !ok {
-		text = ""
-	} else {
-		p.identity = p.status.Identity
-	}
-
-	var m record.Meta
-	_ = json.Unmarshal([]byte(text), &m) // what can be read stays; a field of another type is left at zero
-	p.meta = p.complete(m)
-	return true
-}
-
-// complete fills what an identity leaves empty. What belongs to the process is
-// taken from its header.
-func (p *process) complete(m record.Meta) record.Meta {
-	id, o := p.folder.Identity, p.d.o
-	m.Format, m.Segment = record.Format, ""
-	m.Incarnation, m.PID, m.StartedNs, m.BootID = id.Incarnation, id.PID, id.StartedNs, id.BootID
-	m.Rank = min(max(m.Rank, 0), math.MaxInt32)
-	m.WorldSize, m.LocalRank = max(m.WorldSize, 0), max(m.LocalRank, 0)
-	if !component(m.Job) {
-		if p.note.Job == "" {
-			p.note.Job, p.note.changed = p.d.jobOf(id.StartedNs), true
-		}
-
-		m.Job = p.note.Job
-	}
-
-	m.Node, m.Pod = cmp.Or(m.Node, o.Node), cmp.Or(m.Pod, o.Pod)
-	return m
-}
-
-// component reports whether a job's name can be a directory's.
-func component(job string) bool {
-	return job != "" && job != "." && job != ".." && len(job) <= 255 && filepath.Base(job) == job &&
-		!strings.ContainsFunc(job, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
 // settle flushes what the Writer holds and then moves the tails.
 func (p *process) settle() error {
 	if p.w == nil {
@@ -401,7 +346,7 @@ func (p *process) remove(now time.Time) error {
 	err := p.folder.Remove()
 	if err != nil {
 		p.d.left[p.name], p.d.looked, p.d.nextTry = p.from, false, time.Time{}
-		p.from.reason, p.from.cause, p.from.since, p.from.until = unlucky, err, now, now.Add(retryRemove)
+		p.from.reason, p.from.cause, p.from.since, p.from.until = notRemoved, err, now, now.Add(retryRemove)
 	}
 
 	return err

@@ -10,7 +10,8 @@ import (
 	"github.com/laggard-dev/laggard/collector/ring"
 )
 
-// stalled is how long a pass may take before Ready says that it hangs.
+// stalled is how long a pass may take before Ready says that it hangs: a disk that syncs
+// slowly takes seconds, a mount whose server is away takes for ever.
 const stalled = 30 * time.Second
 
 // lastTurns bounds the time in which everybody has a last turn before the end.
@@ -82,21 +83,22 @@ func (d *Drain) look(now time.Time) {
 		u := users[uid]
 		if u.waiting > 0 && (u.longest > tooLong || u.cause != nil) {
 			err := fmt.Errorf("%d ring folders of uid %d wait to be drained, one for %s: %d of a user are held at once, and what the limit of %d open files allows", u.waiting, uid, u.longest.Round(time.Second), PerUser, ring.OpenFiles())
-			errs = append(errs, because(err, u.cause))
+			errs = append(errs, withCause(err, u.cause))
 		}
 
 		if u.unreadable > 0 {
-			errs = append(errs, because(fmt.Errorf("%d ring folders of uid %d can't be read", u.unreadable, uid), u.cause))
+			errs = append(errs, withCause(fmt.Errorf("%d ring folders of uid %d can't be read", u.unreadable, uid), u.cause))
 		}
 	}
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.passedAt, d.trouble, d.looked = now, some(errs), waiting == 0
+	d.passedAt, d.trouble, d.looked = now, joinFirst(errs), waiting == 0
 	d.stats.Ignored, d.stats.Waiting = ignored, waiting
 }
 
-func because(err, cause error) error {
+// withCause adds a cause to an error where there is one.
+func withCause(err, cause error) error {
 	if cause == nil {
 		return err
 	}
@@ -121,15 +123,15 @@ func (d *Drain) leave() error {
 	var errs []error
 	for _, p := range d.held() {
 		if n := p.undrained(); n > 0 || p.err != nil {
-			errs = append(errs, because(fmt.Errorf("ring folder %s has %d records more", p.name, n), p.err))
+			errs = append(errs, withCause(fmt.Errorf("ring folder %s has %d records more", p.name, n), p.err))
 		}
 	}
 
 	if n := d.missed(began, noRoom) + d.missed(d.o.Now(), unreadable); n > 0 {
-		errs = append(errs, because(fmt.Errorf("%d ring folders could not be read", n), d.trouble))
+		errs = append(errs, withCause(fmt.Errorf("%d ring folders could not be read", n), d.trouble))
 	}
 
-	if err := some(errs); err != nil {
+	if err := joinFirst(errs); err != nil {
 		return fmt.Errorf("leave rings in %s undrained, for the next agent: %w", d.o.RunDir, err)
 	}
 
@@ -164,37 +166,4 @@ func (p *process) undrained() (n uint64) {
 	}
 
 	return n
-}
-
-// claimed says of ranks that two living processes claim. Each has segments and an
-// incarnation of its own, so their records are never mixed.
-func (d *Drain) claimed(now time.Time) {
-	first, twice := make(map[home]*process), make(map[home]bool)
-	for _, p := range d.held() {
-		if p.note.Home == nil || p.gone {
-			continue
-		}
-
-		at := *p.note.Home
-		q := first[at]
-		if q == nil {
-			first[at] = p
-			continue
-		}
-
-		twice[at] = true
-		if now.Sub(d.claims[at]) < quiet {
-			continue
-		}
-
-		if len(d.claims) >= mostSaid {
-			clear(d.claims)
-		}
-
-		d.claims[at] = now
-		d.o.Logger.Warn("drain: two living processes claim one rank; each is kept apart as an incarnation of its own", "job", at.Job, "rank", at.Rank,
-			"pids", []int{q.meta.PID, p.meta.PID}, "uids", []uint32{q.folder.Owner, p.folder.Owner})
-	}
-
-	d.count(func(s *Stats) { s.Claimed = len(twice) })
 }

@@ -15,7 +15,7 @@ const slotBytes = 64
 
 // ringState is one ring file and how far it was drained.
 type ringState struct {
-	reader   *ring.Reader
+	reader   *ring.Reader  // owned: closed with the process, or by lostRing
 	resumed  bool          // the cursors are known; the tails are not moved before
 	counters ring.Counters // as of the last look
 	lanes    [2]laneState
@@ -111,7 +111,8 @@ func (r *ringState) resume(next map[uint32]uint64, n *note) {
 	}
 }
 
-// advance moves the tails to the cursors.
+// advance moves the tails to the cursors: the recorder may write over what is before them
+// from then on. So everything before a cursor must be flushed.
 func (r *ringState) advance() error {
 	var errs []error
 	for i := range r.lanes {

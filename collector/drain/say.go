@@ -21,30 +21,23 @@ const (
 	mostErrors = 4
 )
 
-// remarks is what was said: once, that a user's rings of a job, or of any, are not drained.
-type remarks struct {
-	said  map[string]bool      // by user and job
-	next  map[uint32]time.Time // by user: the next line
-	lines []time.Time          // the last ones, at most mostLines
-}
-
 // say says once that a user's rings of a job are not drained. What comes while it must
 // be quiet is said when the folder is tried again.
 func (d *Drain) say(uid uint32, job string, now time.Time) {
-	r, key := &d.remarks, fmt.Sprint(uid, "/", job)
-	if r.said[key] || now.Before(r.next[uid]) || len(r.lines) == mostLines && now.Sub(r.lines[0]) < quiet {
+	key := fmt.Sprint(uid, "/", job)
+	if d.said[key] || now.Before(d.quietTill[uid]) || len(d.lines) == mostLines && now.Sub(d.lines[0]) < quiet {
 		return
 	}
 
-	if r.said == nil || len(r.said) >= mostSaid {
-		r.said, r.next = make(map[string]bool), make(map[uint32]time.Time)
+	if d.said == nil || len(d.said) >= mostSaid {
+		d.said, d.quietTill = make(map[string]bool), make(map[uint32]time.Time)
 	}
 
-	if r.said[key], r.next[uid] = true, now.Add(quiet); len(r.lines) == mostLines {
-		r.lines = r.lines[1:]
+	if d.said[key], d.quietTill[uid] = true, now.Add(quiet); len(d.lines) == mostLines {
+		d.lines = d.lines[1:]
 	}
 
-	r.lines = append(r.lines, now)
+	d.lines = append(d.lines, now)
 	about := []any{"uid", uid, "advice", fmt.Sprintf("--trust-uid %d, if its processes are trainers of yours", uid)}
 	if job != "" {
 		about = append(about, "job", job)
@@ -53,8 +46,8 @@ func (d *Drain) say(uid uint32, job string, now time.Time) {
 	d.o.Logger.Warn("drain: rings of a user who is not trusted are not drained", about...)
 }
 
-// some joins errors, the first ones in full.
-func some(errs []error) error {
+// joinFirst joins errors, the first ones in full.
+func joinFirst(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if n := len(errs) - mostErrors; n > 1 {
 		errs = append(errs[:mostErrors:mostErrors], fmt.Errorf("and %d more", n))
@@ -71,6 +64,8 @@ type throttle struct {
 	muted int
 }
 
+// log says an error of a pass, nil for a pass in which nothing went wrong. After the first of
+// those behind a line it says that the drain goes on.
 func (t *throttle) log(l *slog.Logger, now time.Time, err error) {
 	switch {
 	case err == nil:

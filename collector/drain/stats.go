@@ -37,6 +37,7 @@ func (d *Drain) Stats() Stats {
 	return s
 }
 
+// count changes the statistics.
 func (d *Drain) count(f func(*Stats)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,6 +53,29 @@ func (d *Drain) drained(k record.Kind, end int64) {
 	}
 }
 
+// publish makes what the pass did, and what is held after it, the statistics.
+func (d *Drain) publish(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stats.Passes++
+	for k, n := range d.tally {
+		d.stats.Drained[k] += n
+	}
+
+	d.stats.Lag = 0
+	if d.oldest != 0 {
+		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
+	}
+
+	d.tally, d.oldest = [record.KindCount]uint64{}, 0
+	d.stats.Processes = len(d.processes)
+	d.stats.Rings = 0
+	for _, p := range d.processes {
+		d.stats.Rings += len(p.rings)
+	}
+}
+
+// lose counts records that will not arrive, once their loss line is written.
 func (d *Drain) lose(reason string, n uint64) {
 	d.count(func(s *Stats) { s.Dropped[reason] += n })
 }

@@ -249,7 +249,7 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 
 	var s ring.Slot
 	for i := range 50 {
-		if !s.Decode(b[i*64:], uint64(i), r.Checksum()) {
+		if !r.Decode(&s, b[i*64:], uint64(i)) {
 			t.Fatalf("lane %d: slot %d is not whole", lane, i)
 		}
 
@@ -258,7 +258,7 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 		}
 
 		if lane == ring.Light {
-			if s.Known() != record.Step || s.Value() != 7 {
+			if s.Kind().Known() != record.Step || s.Value() != 7 {
 				t.Fatalf("slot %d = %+v, want a Step of 7 tokens", i, s)
 			}
 
@@ -267,7 +267,7 @@ func checkLane(t *testing.T, f *ring.Folder, r *ring.Reader, lane ring.Lane) {
 
 		op, _ := f.Text(s.Text())
 		group, _ := f.Text(s.Group())
-		if s.Known() != record.Communication || op != "HcclAllreduce" || group != "dp0" || s.Value() != int64(10+i) ||
+		if s.Kind().Known() != record.Communication || op != "HcclAllreduce" || group != "dp0" || s.Value() != int64(10+i) ||
 			record.DtypeName(s.Dtype()) != "bf16" || s.Peer() != 2 || s.Flags() != ring.FlagExposed || s.HostStart() != s.Dur() {
 			t.Fatalf("slot %d = %+v, op %q, group %q", i, s, op, group)
 		}

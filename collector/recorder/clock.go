@@ -35,11 +35,14 @@ type scale struct {
 	ns0              int64
 }
 
+// at returns the time d ticks after tsc0. The product has 128 bits, of which the lower 32 are
+// fractions of a ns.
 func (s *scale) at(d uint64) int64 {
 	hi, lo := bits.Mul64(d, s.mult)
 	return s.ns0 + int64(hi<<32|lo>>32)
 }
 
+// newClock returns a clock that reads the vDSO's until start and adjust give it a scale.
 func newClock() clock {
 	base := time.Now()
 	return clock{base: base, wall: base.UnixNano()}
@@ -72,6 +75,7 @@ func (c *clock) slow(t uint64) int64 {
 	return max(ns, s.at(min(t-s.tsc0, s.span)))
 }
 
+// kernel reads the vDSO's monotonic clock, on the recorder's zero.
 func (c *clock) kernel() int64 { return c.wall + int64(time.Since(c.base)) }
 
 // start takes the first pair of readings, where the counter can be trusted.
@@ -114,7 +118,8 @@ func (c *clock) adjust() {
 	}
 }
 
-// pair reads both clocks as close together as three tries allow.
+// pair reads both clocks as close together as three tries allow: a try that is interrupted
+// takes longer than the others.
 func (c *clock) pair() (tsc uint64, ns int64) {
 	best := ^uint64(0)
 	for range 3 {

@@ -41,7 +41,8 @@ import (
 // says so: a tmpfs on every Linux.
 const DefaultRunDir = "/dev/shm/laggard"
 
-// look is how often the switch is looked at.
+// look is how often the switch is looked at, and the clock set right: often enough for a
+// person who waits for the switch.
 const look = 50 * time.Millisecond
 
 // Writer is what this recorder calls itself in record.Meta.
@@ -96,10 +97,8 @@ type Recorder struct {
 
 	mu       sync.Mutex // guards what follows
 	process  *ring.Process
-	identity ring.Identity
 	meta     record.Meta
-	start    uint32 // switch at start
-	followed uint32
+	followed uint32      // switch word that is acted on; before the folder is made, the one at start
 	timer    *time.Timer // the next look at the switch
 	reason   error
 }
@@ -116,7 +115,7 @@ func Open(o Options) (*Recorder, error) {
 		o.Meta.Rank, o.Meta.WorldSize = max(o.Meta.Rank, 0), max(o.Meta.WorldSize, 0)
 	}
 
-	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(ring.CRC32C), meta: o.Meta, start: state.Bits()}
+	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(ring.CRC32C), meta: o.Meta, followed: state.Bits()}
 	r.step.Store(record.NoStep)
 	r.word.Store(unmadeBit)
 	return r, err
@@ -162,10 +161,6 @@ func (r *Recorder) Switch() trace.State {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.process == nil {
-		return trace.FromBits(r.start)
-	}
-
 	return trace.FromBits(r.followed)
 }
 
@@ -242,7 +237,7 @@ func (r *Recorder) begin(k record.Kind) uint32 {
 	if r.process == nil && !r.off.Load() {
 		if err := r.createLocked(); err != nil {
 			r.failLocked(err)
-			r.lost[knownKind(k)].Add(1)
+			r.lost[k.Known()].Add(1)
 			return failedBit
 		}
 
@@ -278,34 +273,35 @@ func (r *Recorder) look() {
 	r.timer.Reset(look)
 }
 
-func (r *Recorder) createLocked() (err error) {
-	if r.identity, err = ring.Self(); err != nil {
-		return err
-	}
-
-	r.process, err = ring.Create(r.o.RunDir, r.identity, r.texts, r.start)
+// createLocked makes the process's folder. After an error there is none.
+func (r *Recorder) createLocked() error {
+	identity, err := ring.Self()
 	if err != nil {
 		return err
 	}
 
-	r.followed = r.start
+	if r.process, err = ring.Create(r.o.RunDir, identity, r.texts, r.followed); err != nil {
+		return err
+	}
+
 	r.clock.start(os.Getenv("LAGGARD_CLOCK"))
 	r.publishLocked()
 	return nil
 }
 
-// publishLocked interns the identity and says which string it is.
+// publishLocked interns the identity and says which string it is. Where the strings area is
+// full the one before stays.
 func (r *Recorder) publishLocked() {
-	m := r.meta
+	m, id := r.meta, r.process.Identity
 	m.Format, m.Segment, m.Writer = record.Format, "", Writer
-	m.Incarnation, m.PID, m.StartedNs, m.BootID = r.identity.Incarnation, r.identity.PID, r.identity.StartedNs, r.identity.BootID
+	m.Incarnation, m.PID, m.StartedNs, m.BootID = id.Incarnation, id.PID, id.StartedNs, id.BootID
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic("BUG: identity is not JSON: " + err.Error()) // numbers and strings only
 	}
 
-	if id := r.texts.Intern(string(b)); id != 0 {
-		r.process.SetIdentity(id)
+	if text := r.texts.Intern(string(b)); text != 0 {
+		r.process.SetIdentity(text)
 	}
 }
 
@@ -329,20 +325,11 @@ func (r *Recorder) fail(err error) {
 
 // lose counts a range that has no ring.
 func (r *Recorder) lose(k record.Kind) {
-	k = knownKind(k)
+	k = k.Known()
 	r.lost[k].Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process != nil && !r.off.Load() {
 		r.process.Lose(k, 1)
 	}
-}
-
-// knownKind returns k, or Other where k is the number of no kind.
-func knownKind(k record.Kind) record.Kind {
-	if k >= record.KindCount {
-		return record.Other
-	}
-
-	return k
 }

@@ -96,19 +96,21 @@ func bit(k record.Kind) uint32 {
 	return ring.LightOn
 }
 
-// on reports whether kind k is recorded now. A special word has neither bit.
+// on reports whether kind k is recorded now. A special word has neither bit: it says that
+// there is no folder yet, or will be none.
 func (t *Thread) on(k record.Kind) bool {
-	return t.word.Load()&bit(k) != 0 || t.first(k)
-}
+	word := t.word.Load()
+	if word&specialBit != 0 {
+		word = t.r.begin(k)
+	}
 
-// first looks at a word that says no.
-func (t *Thread) first(k record.Kind) bool {
-	return t.word.Load()&specialBit != 0 && t.r.begin(k)&bit(k) != 0
+	return word&bit(k) != 0
 }
 
 // Mark records a range that is over: start in ns since the Unix epoch, dur in ns.
 func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
-	if t == nil || t.word.Load()&bit(k) == 0 && !t.first(k) {
+	// The first look is on's, without a call: P3 counts the nanosecond.
+	if t == nil || t.word.Load()&bit(k) == 0 && !t.on(k) {
 		return
 	}
 
@@ -139,6 +141,7 @@ func (r *Range) End() {
 	}
 }
 
+// finish ends a range with the host's duration.
 func (r *Range) finish() {
 	r.o.slot.SetDur(r.host())
 	r.end()
@@ -183,6 +186,7 @@ func (r *Range) Cancel() {
 	}
 }
 
+// begin is Begin where something is on.
 func (t *Thread) begin(k record.Kind, a Attr) Range {
 	if !t.on(k) {
 		return Range{}
@@ -231,7 +235,7 @@ func (r *Range) end() {
 	*r = Range{}
 	t.free, o.next = o, t.free
 	k := o.slot.Kind()
-	if k == record.Step {
+	if k == record.Step { // unless another step has begun meanwhile
 		t.r.step.CompareAndSwap(int64(o.slot.Step()), record.NoStep)
 	}
 

@@ -34,6 +34,8 @@ func Survived(v any) error {
 	panic(v)
 }
 
+// isFault tells the runtime's error for a fault at an address from other panics: of the
+// runtime's errors it alone has the method, as debug.SetPanicOnFault documents.
 func isFault(v any) bool {
 	_, ok := v.(interface{ Addr() uintptr })
 	return ok

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -16,8 +17,19 @@ import (
 )
 
 // changeGrain is more than two changes of a directory can be apart that leave it with the
-// same time.
+// same time: kernels stamp changes by a clock that ticks every few milliseconds.
 const changeGrain = time.Second
+
+// settledAt returns the time of a directory as it was before it was listed: while it has that
+// time the list holds. Zero: it had changed so lately that it may change once more without
+// another time, so it must be listed again.
+func settledAt(before *unix.Stat_t) (at unix.Timespec) {
+	if time.Since(time.Unix(before.Ctim.Unix())) > changeGrain {
+		at = before.Ctim
+	}
+
+	return at
+}
 
 // maxRings bounds the rings that a reader opens in one folder: far more than
 // budget holds.
@@ -29,30 +41,29 @@ var ErrNotRing = errors.New("not a laggard ring")
 
 // Status is what a process's recorder and agent have published last.
 type Status struct {
-	State       uint32 // Live or Closed
-	Identity    uint32 // string id of the identity, 0 none yet
-	Wanted      uint32 // switch words
-	Followed    uint32
-	FollowedAt  int64 // ns since the Unix epoch
-	Lost        [lostKinds]uint64
-	LostStrings uint64
-	used        uint32
+	State      uint32 // Live or Closed
+	Identity   uint32 // string id of the identity, 0 none yet
+	Wanted     uint32 // switch words
+	Followed   uint32
+	FollowedAt int64             // ns since the Unix epoch
+	Lost       [lostKinds]uint64 // ranges by kind that found no ring
+	used       uint32            // bytes of the strings area
 }
 
 // Folder is the reading half of a process folder.
 type Folder struct {
 	Identity Identity // as the recorder wrote it; Incarnation is the folder's name
 	Owner    uint32   // uid of the folder and of the process file
-	Checksum uint32
+	checksum uint32
 
 	dir, file, lock int // descriptors, -1 none
 	runDir, name    string
-	capacity        int
-	texts           []string // the strings seen so far
-	textsAt         int      // offset of the next one in the strings area
-	header          [2][processHeader]byte
-	rings           []uint32      // as they were listed
-	listedAt        unix.Timespec // the directory's time then; zero: list them again
+	capacity        int                    // bytes of the strings area
+	texts           []string               // the strings seen so far
+	textsAt         int                    // offset of the next one in the strings area
+	header          [2][processHeader]byte // two copies, see settled; reused by each read
+	rings           []uint32               // as they were listed
+	listedAt        unix.Timespec          // the directory's time then; zero: list them again
 }
 
 // Descriptors is how many a Folder with a lock holds open.
@@ -162,7 +173,7 @@ func (f *Folder) parse(id record.ID, size int64) error {
 
 	le := binary.LittleEndian
 	f.capacity = int(le.Uint32(h[pStringsCap:]))
-	f.Checksum = le.Uint32(h[pChecksum:])
+	f.checksum = le.Uint32(h[pChecksum:])
 	f.Identity = Identity{
 		PID:         int(int32(le.Uint32(h[pPID:]))),
 		Ticks:       le.Uint64(h[pTicks:]),
@@ -174,8 +185,8 @@ func (f *Folder) parse(id record.ID, size int64) error {
 	switch {
 	case string(h[:8]) != processMagic || le.Uint32(h[pVersion:]) != version:
 		return fmt.Errorf("%s has another magic or version: %w", ProcessName, ErrNotRing)
-	case f.Checksum != CRC32C && f.Checksum != CRC32:
-		return fmt.Errorf("%s has unknown checksum kind %d: %w", ProcessName, f.Checksum, ErrNotRing)
+	case f.checksum != CRC32C && f.checksum != CRC32:
+		return fmt.Errorf("%s has unknown checksum kind %d: %w", ProcessName, f.checksum, ErrNotRing)
 	case le.Uint32(h[pStringsOff:]) != processHeader || f.capacity > stringsSize || size < int64(processHeader+f.capacity):
 		return fmt.Errorf("%s has strings where they can't be: %w", ProcessName, ErrNotRing)
 	case f.Identity.Incarnation != id:
@@ -223,14 +234,14 @@ func (f *Folder) Lock() (bool, error) {
 // copy of the descriptor, or the trainer closed it.
 func (f *Folder) Gone(state uint32) bool {
 	free := !f.Held()
-	switch lifeOf(f.Identity.PID, f.Identity.Ticks, f.Identity.Namespace) {
-	case dead:
-		return true
-	case alive:
+	switch lives, known := processLives(f.Identity); {
+	case !known:
+		return free
+	case lives:
 		return free && state == Closed
 	}
 
-	return free
+	return true
 }
 
 // Held reports whether the recorder, or a child with a copy of its descriptor, holds
@@ -255,9 +266,8 @@ func (f *Folder) Status() (Status, error) {
 	s := Status{
 		State: le.Uint32(a[pState:]), Identity: le.Uint32(a[pIdentity:]),
 		Wanted: le.Uint32(a[pWanted:]), Followed: le.Uint32(a[pFollowed:]),
-		FollowedAt:  int64(le.Uint64(b[pFollowedAt:])),
-		used:        le.Uint32(b[pStringsUsed:]),
-		LostStrings: settled(a, b, pLostStrings),
+		FollowedAt: int64(le.Uint64(b[pFollowedAt:])),
+		used:       le.Uint32(b[pStringsUsed:]),
 	}
 	for k := range s.Lost {
 		s.Lost[k] = settled(a, b, pLost+8*k)
@@ -304,13 +314,26 @@ func (f *Folder) ReadTexts(s Status) error {
 	return nil
 }
 
+// Meta returns the identity that the recorder has published, by a Status from before the
+// strings were read; a zero one of who has not said who he is. What can't be read of it is
+// left at zero: it is JSON that somebody else wrote. False: its string is not (yet) seen.
+func (f *Folder) Meta(s Status) (m record.Meta, ok bool) {
+	if s.Identity > math.MaxUint16 {
+		return m, false
+	}
+
+	text, ok := f.Text(uint16(s.Identity))
+	_ = json.Unmarshal([]byte(text), &m)
+	return m, ok
+}
+
 // addTexts reads entries of the strings area out of b, until one whose checksum is wrong
 // (yet) or that does not fit.
 func (f *Folder) addTexts(b []byte) {
 	for len(b) >= 8 && len(f.texts) < math.MaxUint16 {
 		n := int64(binary.LittleEndian.Uint32(b))
 		size := 8 + (n+7)&^7
-		if size > int64(len(b)) || sum(f.Checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
+		if size > int64(len(b)) || sum(f.checksum, b[8:8+n]) != binary.LittleEndian.Uint32(b[4:]) {
 			return
 		}
 
@@ -363,10 +386,7 @@ func (f *Folder) Rings() ([]uint32, error) {
 	}
 
 	slices.Sort(out)
-	if f.rings = out; time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
-		f.listedAt = st.Ctim
-	}
-
+	f.rings, f.listedAt = out, settledAt(&st)
 	return out, nil
 }
 

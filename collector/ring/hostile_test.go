@@ -224,7 +224,7 @@ func readAll(run, name string) {
 				var s Slot
 				b := make([]byte, slotSize*min(c.Head[i], uint64(r.Slots[i])))
 				if r.Copy(Lane(i), c.Head[i]-uint64(len(b)/slotSize), b) == nil && len(b) > 0 {
-					s.Decode(b, c.Head[i]-1, r.Checksum())
+					r.Decode(&s, b, c.Head[i]-1)
 				}
 			}
 		}
@@ -267,7 +267,7 @@ func TestScribbler(t *testing.T) {
 			for l := range c.Head {
 				if kept.Copy(Lane(l), c.Head[l], b) == nil {
 					var s Slot
-					s.Decode(b, c.Head[l], kept.Checksum())
+					kept.Decode(&s, b, c.Head[l])
 				}
 			}
 		}

@@ -84,40 +84,29 @@ func parseStat(b []byte) (state byte, ticks uint64, ok bool) {
 	return f[0][0], ticks, err == nil
 }
 
-// life is what /proc and the signal table tell about a process in our own pid
-// namespace.
-type life uint8
-
-const (
-	unknown life = iota // another namespace, or /proc does not say
-	alive
-	dead
-)
-
-// lifeOf looks a process up. A pid that was reused counts as unknown: the lock
-// decides, because a foreign /proc could be mounted here.
-func lifeOf(pid int, ticks, namespace uint64) life {
-	if namespace == 0 || namespace != ownNamespace() || pid <= 0 {
-		return unknown
+// processLives looks a process up in our own pid namespace by /proc and the signal table.
+// known is false where they can't tell: for a process of another namespace, one that
+// hides (hidepid), and a pid that was reused. The lock decides then, because a foreign
+// /proc could be mounted here.
+func processLives(id Identity) (lives, known bool) {
+	if id.Namespace == 0 || id.Namespace != ownNamespace() || id.PID <= 0 {
+		return false, false
 	}
 
-	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-		return dead
+	if errors.Is(unix.Kill(id.PID, 0), unix.ESRCH) {
+		return false, true
 	}
 
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(id.PID) + "/stat")
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		return alive // most likely, and it is asked again
+		return true, true // most likely, and it is asked again
 	}
 
 	if err != nil {
-		return unknown // gone between the two looks, or hidden (hidepid)
+		return false, false // gone between the two looks, or hidden
 	}
 
 	state, since, ok := parseStat(b)
-	if !ok || since != ticks || state == 'Z' || state == 'X' {
-		return unknown
-	}
-
-	return alive
+	lives = ok && since == id.Ticks && state != 'Z' && state != 'X'
+	return lives, lives
 }

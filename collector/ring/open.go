@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// State of an open-range slot.
+// State of an open-range slot: FORMAT.md section 2.2. Closing is between naming the record
+// that End publishes and freeing the slot, see Writer.End.
 const (
 	stateFree    uint8 = 0
 	stateOpen    uint8 = 1

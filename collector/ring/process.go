@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -98,7 +97,8 @@ func Create(runDir string, id Identity, texts *Strings, wanted uint32) (_ *Proce
 	return p, nil
 }
 
-// fill writes the constant fields of process.
+// fill writes the constant fields of process, FORMAT.md section 2.1. The file has its
+// final name only afterwards, so nobody reads half of them.
 func (p *Process) fill(wanted uint32) {
 	le, m, id := binary.LittleEndian, p.mem, p.Identity
 	copy(m, processMagic)
@@ -153,7 +153,8 @@ func (p *Process) Lose(k record.Kind, n uint64) {
 // NewWriter returns a pair of rings for one thread: those of a thread that has
 // ended, else new ones within the budget. thread is the OS thread id, 0 unknown.
 // Rings that are handed on before they were drained get thread 0: the reader
-// could not tell whose slots they hold.
+// could not tell whose slots they hold. So drained ones come first, and up to
+// fullRings new ones are made before such are handed on.
 func (p *Process) NewWriter(thread uint64) (w *Writer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -276,7 +277,8 @@ func (p *Process) Close() {
 	p.leave()
 }
 
-// leave says that the process records no more.
+// leave says that the process records no more. The file may be gone by now (survive): who
+// drains then goes by the lock.
 func (p *Process) leave() {
 	defer survive(debug.SetPanicOnFault(true))
 	atomic.StoreUint32(p.u32(pState), Closed)
@@ -294,112 +296,4 @@ func (p *Process) release() {
 			unix.Close(fd)
 		}
 	}
-}
-
-// setMode gives a new folder its mode whatever the umask is, and leaves it the
-// setgid bit of its parent: that is how a pod's fsGroup shares it.
-func setMode(dir int, mode uint32) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(dir, &st); err != nil {
-		return err
-	}
-
-	mode |= st.Mode & unix.S_ISGID
-	if st.Mode&0o7777 == mode {
-		return nil
-	}
-
-	return unix.Fchmod(dir, mode)
-}
-
-// openAt opens name below dir without following a symlink and without waiting
-// for the other end of a FIFO.
-func openAt(dir int, name string, flags int, mode uint32) (int, error) {
-	for {
-		fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, mode)
-		if err == unix.EINTR {
-			continue
-		}
-
-		if err != nil {
-			return -1, fmt.Errorf("open %s: %w", name, err)
-		}
-
-		return fd, nil
-	}
-}
-
-// rename moves from to a name that must not exist.
-func rename(dir int, from, to string) error {
-	err := unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		err = unix.Renameat(dir, from, dir, to)
-	}
-
-	return err
-}
-
-// allocate makes a file of size zero bytes with all its pages in place, and maps
-// it. A tmpfs that fills up later can then not raise SIGBUS.
-func allocate(dir int, name string, size int64) (mem []byte, err error) {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && limit.Cur < math.MaxInt64 && int64(limit.Cur) < size {
-		return nil, fmt.Errorf("allocate %s: %w", name, unix.EFBIG) // asking the kernel would raise SIGXFSZ
-	}
-
-	fd, err := openAt(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o660)
-	if err != nil {
-		return nil, err
-	}
-
-	defer func() {
-		unix.Close(fd)
-		if err != nil {
-			err = errors.Join(err, unix.Unlinkat(dir, name, 0))
-		}
-	}()
-	if err := unix.Fchmod(fd, 0o660); err != nil {
-		return nil, fmt.Errorf("set mode of %s: %w", name, err)
-	}
-
-	for {
-		err = unix.Fallocate(fd, 0, 0, size)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		err = writeZeros(fd, size)
-	}
-
-	if err != nil {
-		return nil, fmt.Errorf("allocate %d bytes for %s: %w", size, name, err)
-	}
-
-	mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", name, err)
-	}
-
-	for i := 0; i < len(mem); i += 4096 {
-		mem[i] = 0
-	}
-
-	return mem, nil
-}
-
-// writeZeros fills a file on a file system without fallocate.
-func writeZeros(fd int, size int64) error {
-	zeros := make([]byte, 64<<10)
-	for at := int64(0); at < size; {
-		n, err := unix.Pwrite(fd, zeros[:min(int64(len(zeros)), size-at)], at)
-		if err != nil && err != unix.EINTR {
-			return err
-		}
-
-		at += int64(max(n, 0))
-	}
-
-	return nil
 }

@@ -134,8 +134,8 @@ func TestStrings(t *testing.T) {
 		}
 	}
 
-	if _, ok := f.Text(late + 1); ok || st.LostStrings != 1 {
-		t.Errorf("unknown id known, or %d lost strings", st.LostStrings)
+	if _, ok := f.Text(late + 1); ok || *p.u64(pLostStrings) != 1 {
+		t.Errorf("unknown id known, or %d lost strings", *p.u64(pLostStrings))
 	}
 }
 

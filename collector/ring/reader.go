@@ -29,8 +29,8 @@ type Reader struct {
 	Slots    [2]uint32
 	checksum uint32
 	fd       int
-	header   []byte // mapped, for the stores of SetTail only
-	buf      [2][rCounters]byte
+	header   []byte             // mapped, for the stores of SetTail only
+	buf      [2][rCounters]byte // two copies of the header, see settled; reused by each call
 }
 
 // OpenReader opens file ring-<n>. The error wraps ErrNotRing when there is
@@ -110,7 +110,7 @@ func (r *Reader) Counters() (Counters, error) {
 	return c, nil
 }
 
-// Head reads one lane's head anew.
+// Head reads one lane's head anew, at a fraction of what Counters costs.
 func (r *Reader) Head(l Lane) (uint64, error) {
 	a, b := r.buf[0][:8], r.buf[1][:8]
 	at := int64(rLightHead)
@@ -126,13 +126,14 @@ func (r *Reader) Head(l Lane) (uint64, error) {
 }
 
 // Copy copies the slots from number from on into b, whose length is a multiple
-// of the slot size and at most the lane's. Slot.Decode looks at them.
+// of the slot size and at most the lane's. Decode looks at them.
 func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 	base := int64(ringHeader)
 	if l == Bulk {
 		base += slotSize * int64(r.Slots[Light])
 	}
 
+	// The slots lie in one piece, or in two where they go round the ring's end.
 	slots := uint64(r.Slots[l])
 	first := from & (slots - 1)
 	split := min(uint64(len(b)), (slots-first)*slotSize)
@@ -148,8 +149,10 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 	return nil
 }
 
-// Checksum returns the checksum kind for Slot.Decode.
-func (r *Reader) Checksum() uint32 { return r.checksum }
+// Decode reads the published slot with number seq out of the first 64 bytes of b, which
+// Copy filled. False means that the bytes are not (yet) that slot: the checksum is wrong,
+// or they are what an earlier lap of the ring left.
+func (r *Reader) Decode(s *Slot, b []byte, seq uint64) bool { return s.decode(b, seq, r.checksum) }
 
 // SetTail says that every slot before to is in a segment: one store, so that a
 // recorder sees no other value on the way. The error is errFault when the file was

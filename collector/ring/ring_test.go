@@ -206,12 +206,12 @@ func TestSlotRoundTrip(t *testing.T) {
 		var b [slotSize]byte
 		want.slot().store(b[:], want.Seq, stateFree, kind)
 		var got Slot
-		if !got.Decode(b[:], uint64(want.Seq)|7<<32, kind) || fieldsOf(&got) != want {
+		if !got.decode(b[:], uint64(want.Seq)|7<<32, kind) || fieldsOf(&got) != want {
 			t.Fatalf("got %+v, want %+v", fieldsOf(&got), want)
 		}
 
 		b[rapid.IntRange(0, slotSize-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-		if got.Decode(b[:], uint64(want.Seq), kind) {
+		if got.decode(b[:], uint64(want.Seq), kind) {
 			t.Fatal("a flipped bit was not seen")
 		}
 	})

@@ -15,8 +15,9 @@ const (
 	userBytes   = 256 << 20
 	userFolders = 1024
 
+	// page is the least that the kernel takes back of a file on tmpfs, bytes.
 	page = 4096
-	// small is the size of a file that is not looked into.
+	// small is the size up to which a file is left as it is: freeing it gains next to nothing.
 	small = 64 << 10
 	// lastSlots stay below a head: an agent tells from them how a process ended.
 	lastSlots = 64
@@ -47,7 +48,8 @@ func room(run int, own string, more int64, folder bool) error {
 	return errNoRoom
 }
 
-// survey adds up this user's folders.
+// survey adds up this user's folders, those that are still being made among them. With
+// freeing it first takes from each what its dead process holds for nothing.
 func survey(run int, own string, freeing bool) (bytes int64, folders int, err error) {
 	names, err := namesIn(run, -1)
 	if err != nil {
@@ -85,7 +87,8 @@ func survey(run int, own string, freeing bool) (bytes int64, folders int, err er
 	return bytes, folders, nil
 }
 
-// taken returns the bytes of memory that a folder's files take.
+// taken returns the bytes of memory that a folder's files take: what was punched out of a
+// file is not counted, though its size is the same. st_blocks counts 512 bytes (stat(2)).
 func taken(dir int) (n int64) {
 	names, _ := namesIn(dir, -1)
 	for _, name := range names {
@@ -111,7 +114,7 @@ func freeDead(run int, name string) {
 		return
 	}
 
-	if s.State != Closed && lifeOf(f.Identity.PID, f.Identity.Ticks, f.Identity.Namespace) == alive {
+	if lives, _ := processLives(f.Identity); lives && s.State != Closed {
 		return
 	}
 
@@ -127,7 +130,8 @@ func freeDead(run int, name string) {
 	}
 }
 
-// freeRing gives back the slots of a ring that an agent has taken.
+// freeRing gives back the slots of a ring that an agent has taken. Errors leave it as it
+// is: another process, or the agent's removal of the folder, frees it later.
 func (f *Folder) freeRing(n uint32) {
 	r, err := f.OpenReader(n)
 	if err != nil {
@@ -144,7 +148,10 @@ func (f *Folder) freeRing(n uint32) {
 	freeLane(r.fd, ringHeader+slotSize*int64(r.Slots[Light]), uint64(r.Slots[Bulk]), c.Head[Bulk], c.Tail[Bulk])
 }
 
-// freeLane keeps the slots that no agent has taken, and the last ones.
+// freeLane keeps the slots that no agent has taken, and the last ones: those from low up to
+// head, of a ring of slots at base. Free is what lies before and behind them in the file, or,
+// where they go round the ring's end, between their two parts. A tail beyond the head is no
+// agent's; then nothing is freed.
 func freeLane(fd int, base int64, slots, head, tail uint64) {
 	low := min(tail, head-min(head, lastSlots))
 	if tail > head || head-low >= slots {

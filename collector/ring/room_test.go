@@ -75,7 +75,7 @@ func TestFreedFoldersKeepWhatIsNotTaken(t *testing.T) {
 		for n := low; n < head; n++ {
 			var b [slotSize]byte
 			var got Slot
-			if err := reader.Copy(Light, n, b[:]); err != nil || !got.Decode(b[:], n, reader.Checksum()) || got.Start() != int64(n) {
+			if err := reader.Copy(Light, n, b[:]); err != nil || !reader.Decode(&got, b[:], n) || got.Start() != int64(n) {
 				t.Fatalf("seed %d, %d: slot %d of [%d, %d) is gone: %v", seed, i, n, tail, head, err)
 			}
 		}

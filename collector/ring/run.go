@@ -54,8 +54,8 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	}
 
 	l.at = unix.Timespec{}
-	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
-		l.at = st.Ctim
+	if l.names, err = Names(runDir); err == nil {
+		l.at = settledAt(&st)
 	}
 
 	return l.names, true, err
@@ -126,7 +126,10 @@ func Sweep(runDir string, before time.Time) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// abandoned reports whether a folder is one that nobody will finish.
+// abandoned reports whether a folder is one that nobody will finish: half made, half
+// removed, or emptied by an agent that could not rename it. What is half made or emptied
+// must be old, because its recorder or agent may be at it; what has the name of removed
+// folders may go at once.
 func abandoned(run int, name string, before time.Time) bool {
 	var st unix.Stat_t
 	if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -193,7 +196,7 @@ func removeUnnamed(run int, name string) error {
 
 // openRun opens the run directory, which may be no link.
 func openRun(runDir string) (int, error) {
-	return openAt(unix.AT_FDCWD, filepath.Clean(runDir), unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	return openAt(unix.AT_FDCWD, filepath.Clean(runDir), unix.O_DIRECTORY|unix.O_RDONLY, 0) // see OpenRunDir for Clean
 }
 
 // OpenRunDir opens the run directory, following no symlink at its name, and makes it when

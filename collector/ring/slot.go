@@ -66,7 +66,7 @@ func (s *Slot) SetExposed(ns int64) {
 	s[4] = uint64(ns)
 }
 
-// Kind returns the kind's number: Known has what it stands for.
+// Kind returns the kind's number, which may be one that this version does not know.
 func (s *Slot) Kind() record.Kind { return record.Kind(s[0] >> 32) }
 
 // Flags returns which of the words mean something else.
@@ -108,16 +108,6 @@ func (s *Slot) Stream() uint16 { return uint16(s[6] >> 48) }
 // Value returns the elements, tokens or bytes.
 func (s *Slot) Value() int64 { return int64(s[7]) }
 
-// Known returns the kind a slot's kind number stands for, Other for a number
-// this version does not know.
-func (s *Slot) Known() record.Kind {
-	if k := s.Kind(); k < record.KindCount {
-		return k
-	}
-
-	return record.Other
-}
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sum returns the checksum of kind over b.
@@ -155,10 +145,8 @@ func (s *Slot) read(b []byte) {
 	s[4], s[5], s[6], s[7] = le.Uint64(b[32:]), le.Uint64(b[40:]), le.Uint64(b[48:]), le.Uint64(b[56:])
 }
 
-// Decode reads the published slot with number seq out of its 64 bytes. False
-// means that the bytes are not (yet) that slot: the checksum is wrong, or they
-// are what an earlier lap left.
-func (s *Slot) Decode(b []byte, seq uint64, checksum uint32) bool {
+// decode is Reader.Decode for a checksum kind.
+func (s *Slot) decode(b []byte, seq uint64, checksum uint32) bool {
 	b = b[:slotSize]
 	if binary.LittleEndian.Uint32(b[8:]) != uint32(seq) ||
 		binary.LittleEndian.Uint32(b) != sum(checksum, b[4:]) {

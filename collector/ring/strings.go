@@ -16,8 +16,8 @@ type Strings struct {
 	checksum uint32
 	image    []byte // what stands, or will stand, in the area
 	ids      map[string]uint16
-	count    int
-	refused  uint64
+	count    int     // ids given out
+	refused  uint64  // strings that found no room
 	file     []byte  // mapped area, nil before Attach
 	used     *uint32 // mapped; published last
 	lost     *uint64 // mapped
@@ -69,7 +69,8 @@ func (s *Strings) Intern(v string) uint16 {
 	return id
 }
 
-// publishLocked copies the image from an offset on into the file.
+// publishLocked copies the image from an offset on into the file. The length comes last:
+// what lies below it is whole for whoever reads it.
 func (s *Strings) publishLocked(from int) {
 	defer survive(debug.SetPanicOnFault(true))
 	copy(s.file[from:], s.image[from:])

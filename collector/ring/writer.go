@@ -25,12 +25,11 @@ type lane struct {
 // system.
 type Writer struct {
 	lanes    [2]lane
-	mem      []byte
-	depth    int  // level that Begin tries first
-	fast     bool // the processor's own stores will do
-	n        uint32
+	mem      []byte // the whole ring file, mapped for good: a late range must not fault
+	depth    int    // level that Begin tries first
+	fast     bool   // the processor's own stores will do
 	checksum uint32
-	live     atomic.Bool
+	live     atomic.Bool // a thread has it, see Process.NewWriter
 }
 
 // newWriter fills the header of a mapped, zeroed ring file.
@@ -43,13 +42,14 @@ func newWriter(mem []byte, n, light, bulk, checksum uint32) *Writer {
 	le.PutUint32(mem[rNumber:], n)
 	le.PutUint32(mem[rLightSlots:], light)
 	le.PutUint32(mem[rBulkSlots:], bulk)
-	w := &Writer{mem: mem, n: n, checksum: checksum, fast: fastStores && checksum == CRC32C}
+	w := &Writer{mem: mem, checksum: checksum, fast: fastStores && checksum == CRC32C}
 	split := ringHeader + slotSize*int(light)
 	w.lanes[Light] = lane{slots: &mem[ringHeader], mask: uint64(light - 1), headp: w.u64(rLightHead), tailp: w.u64(rLightTail)}
 	w.lanes[Bulk] = lane{slots: &mem[split], mark: openMark, mask: uint64(bulk - 1), headp: w.u64(rBulkHead), tailp: w.u64(rBulkTail)}
 	return w
 }
 
+// u64 and u32 return mapped fields, as Process's do.
 func (w *Writer) u64(at int) *uint64 { return (*uint64)(unsafe.Pointer(&w.mem[at])) }
 func (w *Writer) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&w.mem[at])) }
 
@@ -61,7 +61,8 @@ func (w *Writer) open(thread uint64) {
 	w.live.Store(true)
 }
 
-// Close says that the thread has ended. The rings may then go to another one.
+// Close says that the thread has ended. The rings may then go to another one: live is
+// cleared last.
 func (w *Writer) Close() {
 	defer survive(debug.SetPanicOnFault(true))
 	atomic.StoreUint32(w.u32(rState), Closed)

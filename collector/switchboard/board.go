@@ -185,6 +185,8 @@ func (b *Board) tellLocked(name string, s trace.State) error {
 	return nil
 }
 
+// jobLocked returns the job of a name, made when nothing was said to it yet. A name that
+// a caller gives is looked up first: else strangers could fill the memory.
 func (b *Board) jobLocked(name string) *job {
 	j := b.jobs[name]
 	if j == nil {
@@ -195,7 +197,8 @@ func (b *Board) jobLocked(name string) *job {
 	return j
 }
 
-// wake lets those go on who wait for the next value.
+// wake lets those go on who wait for the next value: closing a channel reaches all of them,
+// and who comes later waits for the new one.
 func (j *job) wake() {
 	close(j.changed)
 	j.changed = make(chan struct{})

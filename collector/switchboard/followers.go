@@ -35,7 +35,7 @@ const (
 	listLimit = 64 << 20
 )
 
-// followers are the recorders of one node that follow a job's switch.
+// followers are the recorders of one node that follow a job's switch: Tell's message.
 type followers struct {
 	Job       string           `json:"job"`
 	Node      string           `json:"node"`
@@ -43,7 +43,8 @@ type followers struct {
 	told      time.Time
 }
 
-// tell takes what an agent says.
+// tell takes what an agent says, in the place of what it said before. Nodes that have been
+// silent make room for a new one.
 func (b *Board) tell(f followers) error {
 	if _, _, ok := b.here(f.Job); !ok {
 		return noJob(f.Job)
@@ -114,7 +115,8 @@ var followersDesc = grpc.ServiceDesc{
 	},
 }
 
-// handler makes a gRPC handler of a function from bytes to bytes.
+// handler makes a gRPC handler of a function from bytes to bytes. The messages are
+// google.protobuf.BytesValue, so that the service needs no generated code.
 func handler(f func(*Board, []byte) ([]byte, error)) grpc.MethodHandler {
 	return func(srv any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		in := &wrapperspb.BytesValue{}

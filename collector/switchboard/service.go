@@ -42,7 +42,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// ModifyTrainingDataTraceSwitch switches a job.
+// ModifyTrainingDataTraceSwitch switches a job. When it returns, the recorders that are here
+// have been told; each acts on it from its next look at the word on.
 func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataTypeReq) (*tracepb.DataTypeRes, error) {
 	answer := func(code int32, format string, args ...any) (*tracepb.DataTypeRes, error) {
 		return &tracepb.DataTypeRes{Code: code, Message: fmt.Sprintf(format, args...)}, nil
@@ -75,7 +76,8 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 	return answer(OK, "%s: %s", r.GetJobNsName(), state)
 }
 
-// GetTrainingDataTraceSwitch tells a job's switch.
+// GetTrainingDataTraceSwitch tells a job's switch: what the recorders here are told, which is
+// not what subscribers were told when a Caller spoke last.
 func (b *Board) GetTrainingDataTraceSwitch(ctx context.Context, r *tracepb.DataStatusReq) (*tracepb.DataStatusRes, error) {
 	if err := checkName(r.GetJobNsName()); err != nil {
 		return &tracepb.DataStatusRes{Code: badParameter, Message: err.Error()}, nil

@@ -79,7 +79,8 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen takes states until the stream breaks, and tells whether one came.
+// listen takes states until the stream breaks, and tells whether one came: then the server
+// was there, and the next attempt need not wait long.
 func (s *Subscriber) listen(ctx context.Context, client tracepb.TrainingDataTraceClient) (heard bool, err error) {
 	stream, err := client.SubscribeDataTraceSwitch(ctx, &tracepb.ProfilingClientInfo{JobId: s.Job, Role: "laggard-agent"})
 	if err != nil {

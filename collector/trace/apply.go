@@ -1,10 +1,8 @@
 package trace
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"math"
 
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -37,7 +35,8 @@ func Recorders(runDir string) ([]Recorder, error) {
 	return out, err
 }
 
-// recorderOf reads who a folder's recorder is and what it does.
+// recorderOf reads who a folder's recorder is and what it does. One that has not said who
+// it is yet is of no job ("") and rank 0.
 func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
 	r := Recorder{
 		Incarnation: f.Identity.Incarnation, PID: f.Identity.PID,
@@ -47,13 +46,8 @@ func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
 		return r, err
 	}
 
-	if text, ok := f.Text(uint16(min(s.Identity, math.MaxUint16))); ok && text != "" {
-		var m record.Meta
-		if json.Unmarshal([]byte(text), &m) == nil {
-			r.Job, r.Rank = m.Job, m.Rank
-		}
-	}
-
+	m, _ := f.Meta(s)
+	r.Job, r.Rank = m.Job, m.Rank
 	return r, nil
 }
 
@@ -89,7 +83,8 @@ func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
 	return errors.Join(errs...)
 }
 
-// one calls do for a folder, unless its process is gone.
+// one calls do for a folder, unless its process is gone. It takes no lock: an agent may
+// drain the folder meanwhile.
 func one(runDir, name string, do func(*ring.Folder, ring.Status) error) error {
 	f, err := ring.OpenFolder(runDir, name)
 	if err != nil {

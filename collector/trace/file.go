@@ -75,7 +75,8 @@ func ParseFile(b []byte) (s State, problems []error, err error) {
 }
 
 // readFile reads a switch file. The path may go through symbolic links: a
-// mounted ConfigMap does.
+// mounted ConfigMap does. What is no regular file is not opened, as opening a FIFO
+// would wait for its other end.
 func readFile(path string) (State, []error, error) {
 	st, err := os.Stat(path)
 	if err == nil && !st.Mode().IsRegular() {
@@ -118,8 +119,7 @@ type Follower struct {
 	// minute; nil: silent.
 	Logger *slog.Logger
 
-	state State     // that Set took last
-	known bool      // there was one
+	taken *State    // by Set, the last one; nil none yet
 	said  string    // the last problem that was logged
 	at    time.Time // then
 }
@@ -156,7 +156,7 @@ func (f *Follower) look(now time.Time) {
 		return
 	}
 
-	if f.known && s == f.state {
+	if f.taken != nil && s == *f.taken {
 		return
 	}
 
@@ -165,7 +165,7 @@ func (f *Follower) look(now time.Time) {
 		return // the next look tries again
 	}
 
-	f.state, f.known = s, true
+	f.taken = &s
 }
 
 // say logs a problem, the same one not again within sayAgain.

@@ -322,11 +322,13 @@ func TestApply(t *testing.T) {
 		t.Fatalf("without a run directory: %v", err)
 	}
 
-	p, err := ring.Create(run, id, ring.NewStrings(ring.CRC32C), ring.AllOn)
+	texts := ring.NewStrings(ring.CRC32C)
+	p, err := ring.Create(run, id, texts, ring.AllOn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
+	p.SetIdentity(texts.Intern(`{"rank":3,"world_size":"many","job":"j"}`)) // as a drain reads it: what can be read stays
 	if err := os.Mkdir(filepath.Join(run, "00000000000000aa"), 0o770); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +344,7 @@ func TestApply(t *testing.T) {
 		}
 
 		all, err := Recorders(run)
-		if err != nil || len(all) != 1 || all[0].PID != os.Getpid() || all[0].Wanted != state || (all[0].Wanted == all[0].Followed) != (state == On) {
+		if err != nil || len(all) != 1 || all[0].PID != os.Getpid() || all[0].Job != "j" || all[0].Rank != 3 || all[0].Wanted != state || (all[0].Wanted == all[0].Followed) != (state == On) {
 			t.Errorf("Recorders = %+v, %v", all, err)
 		}
 	}

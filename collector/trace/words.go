@@ -51,7 +51,7 @@ func FromBits(word uint32) State {
 	return State{word&ring.LightOn != 0, word&ring.CommunicationOn != 0}
 }
 
-// Bits returns the state as the low bits of a switch word.
+// Bits returns the state as the low bits of a switch word, FORMAT.md section 2.1.
 func (s State) Bits() uint32 {
 	var b uint32
 	if s.Light {
@@ -85,6 +85,7 @@ func (s State) Words() Words {
 	return Words{comm, light, light, light, light}
 }
 
+// word spells a boolean as the words do.
 func word(b bool) string {
 	if b {
 		return on
@@ -103,6 +104,7 @@ type Words struct {
 	DataLoader            string `json:"DataLoader"`
 }
 
+// value returns the field of a word; name is one of allWords.
 func (w *Words) value(name string) *string {
 	switch name {
 	case communicationOperator:
@@ -167,6 +169,7 @@ func (w Words) State() (State, error) {
 	return State{w.Step == on, w.CommunicationOperator == on}, nil
 }
 
+// checkValue refuses what is neither "on" nor "off", in small letters as TaskD wants them.
 func checkValue(name, value string) error {
 	switch value {
 	case on, off:

@@ -72,6 +72,8 @@ WHERE $__conditionalAll(node IN (${node:sqlstring}), $node)
 GROUP BY time, series ORDER BY time, series`, "time time, series text, value number"))
 }
 
+// jobCauses is the verdict as watch stores it, the culprits before suspects and those that
+// have recovered. The column rank is hidden: the link in ranks needs one number.
 func jobCauses() Panel {
 	return tablePanel("Causes", "What `laggard watch` says of this job's nodes and links now, with the evidence in words.", 24, 5, table(one(
 		`WITH `+current+`
@@ -90,6 +92,8 @@ ORDER BY state IN ('degraded', 'intermittent') DESC, impact DESC LIMIT 200`),
 		with("detail", "", property{"custom.width", 520})
 }
 
+// jobSlowest compares means over the time range, so that a rank which is slow all the time
+// stands above one that had a slow step.
 func jobSlowest() Panel {
 	return tablePanel("Ranks against their role", "The measure of each rank (mean a step) beside the median of its role, the slowest first, and the share of its step that it waits. A culprit does more and waits less than its peers. Click a rank to see it beside them.", 12, 9, table(
 		`WITH `+seats+`,
@@ -113,6 +117,8 @@ ORDER BY ratio DESC LIMIT 100`,
 		with("waiting", "percentunit")
 }
 
+// jobImpact draws steps, not points: a verdict holds until the next one. One from before the
+// time range is drawn from the range's start, and the last one to its end.
 func jobImpact() Panel {
 	return namedPanel("Impact over time", "What each node or link costs the job, and all of them together, as decided at the time, kept until the next word; 0 from its recovery on.", "percentunit", 12, 9,
 		`WITH points AS (

@@ -3,7 +3,8 @@ package main
 // plugin is the data source that the queries are written for.
 const plugin = "grafana-clickhouse-datasource"
 
-// Dashboard is Grafana's dashboard JSON, as much of it as we use.
+// Dashboard is Grafana's dashboard JSON, as much of it as we use: "JSON model" in its
+// manual. The order of the fields here is their order in the files.
 type Dashboard struct {
 	UID           string            `json:"uid"`
 	Title         string            `json:"title"`
@@ -25,7 +26,8 @@ type Dashboard struct {
 	Panels []Panel `json:"panels"`
 }
 
-// link leads to another dashboard, from the top of a page or from a cell.
+// link leads to another dashboard, from the top of a page (Type and Tags) or from a cell
+// (URL).
 type link struct {
 	Title       string   `json:"title"`
 	Type        string   `json:"type,omitempty"`
@@ -54,7 +56,7 @@ type variable struct {
 	Options     []option `json:"options,omitempty"`
 }
 
-// option is one choice of a variable.
+// option is one choice of a variable. Text and Value are lists where several may be chosen.
 type option struct {
 	Text     any  `json:"text"`
 	Value    any  `json:"value"`
@@ -145,7 +147,8 @@ type mapping struct {
 	Options map[string]any `json:"options"`
 }
 
-// override changes how one field is shown.
+// override changes how one field is shown: what its Properties name, in the words of field
+// with a dot between the levels, stands instead of the default.
 type override struct {
 	Matcher struct {
 		ID      string `json:"id"`

@@ -25,6 +25,8 @@ func promql(ref, expr, legend string) Target {
 	return Target{RefID: ref, Datasource: prometheusSource, Expr: expr, LegendFormat: legend}
 }
 
+// panel is what all kinds share. w and h are in cells of the grid. All its queries ask one
+// data source.
 func panel(kind, title, description string, w, h int, t ...Target) Panel {
 	source := t[0].Datasource
 	return Panel{
@@ -134,7 +136,8 @@ func (p Panel) with(column, unit string, more ...property) Panel {
 	return p
 }
 
-// linked makes a column's cells links.
+// linked makes a column's cells links. Grafana fills in the cell's own value
+// (${__value.raw}) and its row's (${__data.fields.job}).
 func linked(title, url string) property {
 	return property{"links", []link{{Title: title, URL: url}}}
 }

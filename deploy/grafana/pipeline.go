@@ -23,7 +23,9 @@ live AS (
   SELECT job, node, ranks, newest, last_step, max(newest) OVER (PARTITION BY job) AS front FROM arrivals
 )`
 
-// pipeline answers whether it is us: lag, losses, ageing, the ledger.
+// pipeline answers whether it is us: lag, losses, ageing, the ledger. What is above the
+// heading is asked of the store, and is blind where an agent can't reach it; what is below
+// the agents' own metrics say.
 func pipeline() Dashboard {
 	panels := place(
 		statPanel("Data age", "How long before the end of the time range the newest step of any job began. It grows when jobs stop too.", "s", 4, table(many(
@@ -87,6 +89,8 @@ SELECT job, emitted, stored, summarised, aged, dropped, in_flight, if(emitted > 
 		with("share_lost", "percentunit", coloured(0.0001, 0.01), cell)
 }
 
+// pipelineNodes tells an agent that lags from a job that has stopped: nodes are compared
+// within their job alone.
 func pipelineNodes() Panel {
 	return tablePanel("Nodes, the furthest behind first", "The newest step of each node's ranks, behind the newest of its job. A node that stays behind has an agent that lags or is gone; in synchronous training its ranks can't be.", 12, 9, table(many(
 		`WITH `+arrivals+`

@@ -4,6 +4,11 @@ import "strings"
 
 // Parts of queries. Subqueries that join or filter across tables are GLOBAL, so
 // that they are right on Distributed tables too.
+//
+// The plugin expands macros ($__timeFilter, $__conditionalAll, …) and variables. A
+// variable is text whatever it holds, so numbers are made of it (toUInt32OrZero); a
+// macro's condition is true when "All" is chosen. A time of -1 in a column was not
+// recorded, so sums and quantiles take what is 0 and above.
 
 // seats is one row per incarnation of a rank of the job: node, and the role that
 // its groups give it. Ranks of one role do the same work: same stage, same tensor

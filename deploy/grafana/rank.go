@@ -1,6 +1,6 @@
 package main
 
-// inWindow limits steps to the chosen window.
+// inWindow limits steps to the chosen window, whose text is "first-last".
 const inWindow = `$__conditionalAll(step BETWEEN toUInt64OrZero(splitByChar('-', ${window:sqlstring})[1]) AND toUInt64OrZero(splitByChar('-', ${window:sqlstring})[2]), $window)`
 
 // mine and theirs are the steps of the chosen rank, and of its role's.
@@ -96,6 +96,8 @@ GROUP BY rank ORDER BY own DESC LIMIT 512`,
 		with("p90", "s").with("waiting", "percentunit")
 }
 
+// rankGroups compares the rank with the members of its own groups: who comes last to a
+// collective spends the least time in it.
 func rankGroups() Panel {
 	return tablePanel("Its communication", "Time of the rank in each group and op, a step, beside the median of the group's members. Below them: the others wait for this rank.", 12, 9, table(
 		`WITH members AS (
@@ -113,6 +115,7 @@ FROM members GROUP BY "group", dim, op HAVING mine > 0 ORDER BY mine DESC LIMIT 
 		with("bytes_a_step", "decbytes")
 }
 
+// rankSteps shows rows as they are; the flags' words are those of row.Step.Flags.
 func rankSteps() Panel {
 	return tablePanel("Steps", "The rank's steps as they are stored, the slowest by the measure first. Empty means: not recorded.", 24, 9, table(
 		`SELECT step, repeat, ts AS start, step_ns AS duration, nullIf(self_ns, -1) AS own, nullIf(fp_ns, -1) AS forward, nullIf(exposed_ns, -1) AS waiting, nullIf(dataloader_ns, -1) AS loading, nullIf(checkpoint_ns, -1) AS saving, nullIf(tokens, -1) AS tokens,

@@ -46,7 +46,8 @@ func main() {
 	}
 }
 
-// bill is a CycloneDX document, as far as we fill it.
+// bill is a CycloneDX document, as far as we fill it: https://cyclonedx.org/docs/1.5/json.
+// It has no serial number and no time, which would differ from build to build.
 type bill struct {
 	Format   string `json:"bomFormat"`
 	Spec     string `json:"specVersion"`
@@ -58,6 +59,7 @@ type bill struct {
 	Dependencies []dependency `json:"dependencies"`
 }
 
+// component is a binary, or a module in one. Ref is its name within the document.
 type component struct {
 	Type    string     `json:"type"`
 	Ref     string     `json:"bom-ref"`
@@ -68,21 +70,27 @@ type component struct {
 	About   []property `json:"properties,omitempty"`
 }
 
+// hash is a checksum of a component's file.
 type hash struct {
 	Algorithm string `json:"alg"`
 	Content   string `json:"content"` // hexadecimal
 }
 
+// property is what CycloneDX has no field for.
 type property struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
+// dependency says what was linked into a binary. Which module needs which is not known:
+// the build information is a list.
 type dependency struct {
 	Ref       string   `json:"ref"`
 	DependsOn []string `json:"dependsOn"`
 }
 
+// run writes the bill of the binaries, in the order of their names. The application is that
+// of the first.
 func run(binaries []string, out io.Writer) error {
 	if len(binaries) == 0 {
 		return errors.New("name the binaries")
@@ -151,7 +159,8 @@ func binary(path string, info *buildinfo.BuildInfo) (component, error) {
 	return c, nil
 }
 
-// module is a library that was linked in; a replaced one by what replaced it.
+// module is a library that was linked in; a replaced one by what replaced it. The package
+// URL is that of github.com/package-url/purl-spec: scanners look vulnerabilities up by it.
 func module(m *debug.Module) (component, error) {
 	if m.Replace != nil {
 		m = m.Replace

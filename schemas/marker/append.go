@@ -7,7 +7,8 @@ import (
 )
 
 // Append appends the line, with its '\n', as TaskD writes it: its key order and
-// the escapes of Go's encoding/json.
+// the escapes of Go's encoding/json. A Kind that is neither API nor kernel is written as
+// a marker.
 func Append(dst []byte, m *Marker) []byte {
 	switch m.Kind {
 	case KindAPI:
@@ -35,11 +36,13 @@ func Append(dst []byte, m *Marker) []byte {
 	return append(dst, '}', '\n')
 }
 
+// appendPair appends two numbers that stand side by side; the keys bring their punctuation.
 func appendPair(dst []byte, k1 string, v1 uint32, k2 string, v2 uint32) []byte {
 	dst = strconv.AppendUint(append(dst, k1...), uint64(v1), 10)
 	return strconv.AppendUint(append(dst, k2...), uint64(v2), 10)
 }
 
+// appendSpan begins an API or kernel line, which has both its times.
 func appendSpan(dst []byte, m *Marker) []byte {
 	dst = strconv.AppendUint(append(dst, `{"Kind":`...), uint64(m.Kind), 10)
 	dst = strconv.AppendUint(append(dst, `,"Start":`...), m.Timestamp, 10)

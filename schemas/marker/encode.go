@@ -31,9 +31,6 @@ type Encoder struct {
 	Device  uint32 // device that device lines carry
 	LastID  uint64 // Id drawn last; the next record gets LastID + 1
 	Refused uint64 // ranges whose name reached nameLimit
-
-	line         Marker
-	name, domain []byte
 }
 
 // Append appends the lines of r: host start and end, and device start and end when
@@ -44,11 +41,10 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 	}
 
 	device := r.Side == record.Device || r.Kind == record.Step || r.Kind == record.FP || r.Kind == record.Communication
-	m := &e.line
-	*m = Marker{Kind: KindMarker, ID: e.LastID + 1, Process: e.Process, Thread: e.thread(r)}
+	m := &Marker{Kind: KindMarker, ID: e.LastID + 1, Process: e.Process, Thread: e.thread(r)}
 	m.Device, m.Stream = m.Process, m.Thread
-	e.setName(m, r)
-	if nameLength(m) >= nameLimit {
+	m.Name, m.Domain = nameOf(r)
+	if nameLength(m.Name, m.Domain) >= nameLimit {
 		e.Refused++
 		return dst
 	}
@@ -92,11 +88,11 @@ func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
 // hostStream is the stream of device lines that repeat the host's.
 const hostStream = 0
 
-// nameLength is what libmspti is given.
-func nameLength(m *Marker) int {
-	n := len(m.Name)
-	if string(m.Domain) == CommunicationDomain {
-		n += bytes.Count(m.Name, []byte{'"'}) + bytes.Count(m.Name, []byte{'\\'})
+// nameLength is the length of a name as libmspti is given it: see nameLimit.
+func nameLength(name, domain []byte) int {
+	n := len(name)
+	if string(domain) == CommunicationDomain {
+		n += bytes.Count(name, []byte{'"'}) + bytes.Count(name, []byte{'\\'})
 	}
 
 	return n
@@ -112,8 +108,7 @@ func (e *Encoder) thread(r *record.Record) uint32 {
 
 // appendActivity writes an API or kernel line.
 func (e *Encoder) appendActivity(dst []byte, r *record.Record) []byte {
-	m := &e.line
-	*m = Marker{
+	m := &Marker{
 		Kind: KindAPI, Timestamp: uint64(r.Start), End: uint64(r.Start + r.Dur), ID: uint64(r.Count),
 		Process: e.Process, Thread: uint32(r.Thread), Name: []byte(r.Op),
 	}
@@ -124,37 +119,31 @@ func (e *Encoder) appendActivity(dst []byte, r *record.Record) []byte {
 	return Append(dst, m)
 }
 
-// setName sets the name and domain that the kind of r has.
-func (e *Encoder) setName(m *Marker, r *record.Record) {
-	b := e.name[:0]
-	domain := DefaultDomain
+// nameOf returns the name and domain that TaskD gives a range of r's kind: what
+// Pairer.classify reads.
+func nameOf(r *record.Record) (name, domain []byte) {
 	switch r.Kind {
 	case record.Step:
-		b = strconv.AppendInt(append(b, "step "...), r.Step, 10)
+		name = strconv.AppendInt([]byte("step "), r.Step, 10)
 	case record.FP:
-		b = append(b, "forward"...)
+		name = []byte("forward")
 	case record.DataLoader:
-		b = append(b, "dataloader"...)
+		name = []byte("dataloader")
 	case record.SaveCheckpoint:
-		b = append(b, "save_checkpoint"...)
+		name = []byte("save_checkpoint")
 	case record.Communication:
-		b = appendCommunication(b, r)
-		domain = CommunicationDomain
+		return communicationName(r), []byte(CommunicationDomain)
 	default:
-		b = append(b, r.Name...)
-		if r.Group != "" {
-			domain = r.Group
-		}
+		return []byte(r.Name), []byte(cmp.Or(r.Group, DefaultDomain))
 	}
 
-	e.name = b
-	e.domain = append(e.domain[:0], domain...)
-	m.Name, m.Domain = b, e.domain
+	return name, []byte(DefaultDomain)
 }
 
-// appendCommunication appends the JSON object that names a communication range.
-func appendCommunication(b []byte, r *record.Record) []byte {
-	b = strconv.AppendInt(append(b, `{"count": "`...), r.Count, 10)
+// communicationName returns the JSON object that names a communication range, spaced as
+// TaskD's own.
+func communicationName(r *record.Record) []byte {
+	b := strconv.AppendInt([]byte(`{"count": "`), r.Count, 10)
 	b = append(b, `","dataType": `...)
 	b = appendText(b, []byte(taskdDtype(r.Dtype)))
 	if r.Peer != record.NoPeer {

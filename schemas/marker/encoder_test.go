@@ -147,9 +147,8 @@ func TestEncoder_NameLimit(t *testing.T) {
 		r.Op, r.Group, r.Count = "allreduce", strings.Repeat("g", group), 8
 		return r
 	}
-	var e Encoder
-	e.setName(&e.line, &record.Record{Kind: record.Communication, Op: "allreduce", Count: 8, Peer: record.NoPeer})
-	room := nameLimit - 1 - nameLength(&e.line)
+	length := func(r record.Record) int { return nameLength(nameOf(&r)) }
+	room := nameLimit - 1 - length(comm(0))
 	for _, c := range []struct {
 		r       record.Record
 		refused bool
@@ -157,7 +156,7 @@ func TestEncoder_NameLimit(t *testing.T) {
 		e := Encoder{Process: 7, LastID: 4}
 		text := e.Append(nil, &c.r)
 		if refused := len(text) == 0; refused != c.refused || (e.Refused == 1) != c.refused || (e.LastID == 4) != c.refused {
-			t.Errorf("%s name of %d: refused %v, counted %d, last Id %d", c.r.Word(), nameLength(&e.line), refused, e.Refused, e.LastID)
+			t.Errorf("%s name of %d: refused %v, counted %d, last Id %d", c.r.Word(), length(c.r), refused, e.Refused, e.LastID)
 		}
 	}
 }

@@ -19,15 +19,14 @@ const (
 	kernelWord = "KERNEL"
 )
 
-// internMax bounds each table of strings: hostile names cost allocations, never
-// memory.
+// Bounds of the table of words: hostile names cost allocations, never memory.
 const (
-	internMax   = 4096
-	internBytes = 256
+	internMax   = 4096 // words
+	internBytes = 256  // of one
 )
 
-// intern returns the words of a name as strings. It remembers those it has seen, so that
-// a known op or group allocates nothing.
+// intern returns a word of a name as a string. It remembers those it has seen, so that
+// the ranges of a group share its name in memory.
 func (p *Pairer) intern(b []byte) string {
 	if len(b) > record.MaxWord {
 		if !p.replay {
@@ -42,26 +41,12 @@ func (p *Pairer) intern(b []byte) string {
 	}
 
 	s := string(b)
-	return remember(&p.seen, s, s)
-}
+	if len(s) <= internBytes && len(p.seen) < internMax {
+		if p.seen == nil {
+			p.seen = make(map[string]string)
+		}
 
-// base is record.BaseOp, and remembers as intern does.
-func (p *Pairer) base(raw string) string {
-	if s, ok := p.ops[raw]; ok {
-		return s
-	}
-
-	return remember(&p.ops, raw, record.BaseOp(raw))
-}
-
-// remember puts a string into a table while that has room, and returns it.
-func remember(table *map[string]string, key, s string) string {
-	if *table == nil {
-		*table = make(map[string]string)
-	}
-
-	if len(*table) < internMax && len(key) <= internBytes {
-		(*table)[key] = s
+		p.seen[s] = s
 	}
 
 	return s
@@ -109,37 +94,30 @@ func (p *Pairer) classify(name, domain []byte) record.Record {
 	return r
 }
 
+// null reports whether a name says nothing, see unnamed.
 func null(b []byte) bool {
 	return len(b) == 0 || string(b) == "NULL" || string(b) == "(null)"
 }
 
 // stepOf returns the number in a step's name: "step 12", "Train_Step 12 of 90".
 func stepOf(name []byte) (int64, bool) {
-	_, rest := word(name)
-	second, _ := word(rest)
-	if len(second) == 0 || !contains(name, "step") {
+	if !contains(name, "step") {
 		return 0, false
 	}
 
-	return natural(second)
-}
-
-// word cuts the first word off b.
-func word(b []byte) (w, rest []byte) {
-	i := 0
-	for i < len(b) && blank(b[i]) {
-		i++
+	words := 0
+	for word := range bytes.FieldsFuncSeq(name, blank) {
+		if words++; words == 2 {
+			return natural(word)
+		}
 	}
 
-	j := i
-	for j < len(b) && !blank(b[j]) {
-		j++
-	}
-
-	return b[i:j], b[j:]
+	return 0, false
 }
 
-func blank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+// blank reports whether r is white space as C has it, and so the library that reads the same
+// names in the trainer (collector/mspti).
+func blank(r rune) bool { return r == ' ' || r >= '\t' && r <= '\r' }
 
 // contains reports whether b holds the lower-case ASCII word w in any case.
 func contains(b []byte, w string) bool {
@@ -208,9 +186,10 @@ func bytesOf(count int64, dtype string) int64 {
 	return count * size
 }
 
+// setOp sets the operation, and the writer's spelling of it where that differs.
 func (p *Pairer) setOp(r *record.Record, raw []byte) {
 	r.OpRaw = p.intern(raw)
-	r.Op = p.base(r.OpRaw)
+	r.Op = record.BaseOp(r.OpRaw)
 	if r.OpRaw == r.Op {
 		r.OpRaw = ""
 	}
@@ -249,7 +228,8 @@ func (f *commFields) set(key string, v []byte) {
 	}
 }
 
-// peer returns the position in the group at the other end.
+// peer returns the position in the group at the other end: of a recv the source, else the
+// destination. Names may have both keys, or the other one alone.
 func (f *commFields) peer(op string) int32 {
 	v := f.dest
 	if op == "recv" && len(f.src) > 0 || len(v) == 0 {
@@ -274,7 +254,8 @@ func natural(b []byte) (int64, bool) {
 	return int64(v), err == nil
 }
 
-// quick reads an object of plain strings; it says "yes" or "not sure".
+// quick reads an object of plain strings; it says "yes" or "not sure". After "not sure" what
+// it has set is no result: strict begins anew.
 func (f *commFields) quick(b []byte) bool {
 	c := cursor{b: b}
 	c.space()

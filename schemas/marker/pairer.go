@@ -10,7 +10,7 @@ import (
 // Bounds of what waits for its other half: lines are hostile input. A range or a line beyond them
 // is given up, and counted as Unmatched.
 const (
-	maxOpen      = 1 << 16 // ranges of one process: 25 MB
+	maxOpen      = 1 << 16 // ranges of one process: 28 MB
 	maxWeight    = 2 << 20 // bytes of their words (record.Weight)
 	maxOverdue   = 64      // starts whose end is long due, per process
 	maxOrphans   = 4096    // lines whose start was not seen (yet): 300 KB
@@ -49,8 +49,7 @@ func (a Place) Before(b Place) bool {
 
 // Result says what a line did.
 type Result struct {
-	// Range is complete: its last line was this one. It is valid until the next
-	// call of Add.
+	// Range is complete: its last line was this one.
 	Range *Range
 	// Ended is a range whose host end was this line and whose device lines are
 	// still to come.
@@ -86,14 +85,12 @@ type Pairer struct {
 	// Clipped counts words that were cut to record.MaxWord.
 	Clipped uint64
 
-	seen, ops map[string]string // see intern, base
-	live      []*Process        // that began last first
-	index     uint32
-	gone      []departed // processes that have ended, oldest first
-	orphans   map[orphanKey]orphan
-	order     []orphanKey // of orphans, by arrival
-	free      []*Range
-	last      *Range // handed out by Add, free at its next call
+	seen    map[string]string // see intern
+	live    []*Process        // that began last first
+	index   uint32
+	gone    []departed // processes that have ended, oldest first
+	orphans map[orphanKey]orphan
+	order   []orphanKey // of orphans, by arrival
 
 	replay bool     // lines are read again: see Restore
 	after  []orphan // what orphans is when that is over, in the order of the lines
@@ -101,11 +98,6 @@ type Pairer struct {
 
 // Add takes one line; at is where it stands.
 func (p *Pairer) Add(m *Marker, at Place) Result {
-	if p.last != nil {
-		p.release(p.last)
-		p.last = nil
-	}
-
 	switch {
 	case p.replay && p.waits(at):
 		return Result{}
@@ -136,10 +128,9 @@ func (p *Pairer) activity(m *Marker, at Place) Result {
 		return res
 	}
 
-	r := p.take()
-	r.Record = p.activityRecord(m)
-	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, r.Record.Start, at, at, res.Process
-	p.last, res.Range = r, r
+	r := &Range{Record: p.activityRecord(m), ID: m.ID, Place: at, First: at, Process: res.Process}
+	r.Begin = r.Record.Start
+	res.Range = r
 	return res
 }
 
@@ -198,6 +189,8 @@ type departed struct {
 	Begun Place  `json:"begun,omitzero"` // see Process
 }
 
+// depart remembers a process that has ended, in the place of the oldest when there are too
+// many.
 func (p *Pairer) depart(q *Process) {
 	if len(p.gone) == maxGone {
 		p.gone = slices.Delete(p.gone, 0, 1)
@@ -230,6 +223,7 @@ func (p *Pairer) lastOf(pid uint32) uint64 {
 	return last
 }
 
+// begin makes a process of its first line.
 func (p *Pairer) begin(m *Marker, at Place, res *Result) {
 	after := p.lastOf(m.Process)
 	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, Begun: at, After: after, open: make(map[uint64]*Range)}
@@ -244,6 +238,8 @@ func (p *Pairer) begin(m *Marker, at Place, res *Result) {
 	res.Begun, res.Process = q, q
 }
 
+// addStart begins a range. A start without a time (0: it could not be collected) is taken
+// to be as late as the host line before it.
 func (p *Pairer) addStart(m *Marker, at Place) Result {
 	var res Result
 	if !p.process(m, at, &res) {
@@ -264,23 +260,18 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	if old := q.open[m.ID]; old != nil { // a line that was written twice, or a lost end
 		p.remove(old)
 		p.drop(1)
-		p.release(old)
 	}
 
-	for q.waiting >= maxOpen || q.weight > maxWeight {
-		old := q.head
-		p.remove(old)
+	for q.waiting.Len() >= maxOpen || q.weight > maxWeight {
+		p.remove(q.first())
 		p.drop(1)
-		p.release(old)
 	}
 
-	r := p.take()
-	r.Record = p.classify(m.Name, m.Domain)
-	r.ID, r.Begin, r.Place, r.First, r.Process = m.ID, begin, at, at, q
+	r := &Range{
+		Record: p.classify(m.Name, m.Domain), ID: m.ID, Begin: begin, Place: at, First: at, Process: q,
+		HostStart: m.Timestamp, Thread: m.Thread, Have: haveHostStart, OnDevice: m.Flag == StartDevice || m.Flag == InstantDevice,
+	}
 	r.weight = r.Record.Weight()
-	r.HostStart, r.Thread = m.Timestamp, m.Thread
-	r.Have = haveHostStart
-	r.OnDevice = m.Flag == StartDevice || m.Flag == InstantDevice
 	if m.instant() {
 		p.instant(r, m)
 	}
@@ -306,6 +297,8 @@ func (p *Pairer) instant(r *Range, m *Marker) {
 	}
 }
 
+// addEnd ends a range on the host. An end that no range of its process waits for, or that
+// lies before the range's start, waits for another start (orphan).
 func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	var res Result
 	if !p.process(m, at, &res) {
@@ -327,6 +320,8 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	return res
 }
 
+// addDevice joins a device line to a range of the process that it most likely belongs to:
+// the youngest first, see Pairer.
 func (p *Pairer) addDevice(m *Marker, at Place) Result {
 	var res Result
 	passed := false // a younger process that was there does not wait for it
@@ -359,7 +354,6 @@ func (res *Result) finish(p *Pairer, r *Range) bool {
 	}
 
 	p.remove(r)
-	p.last = r
 	if !r.settle() {
 		p.drop(1)
 		return true
@@ -373,27 +367,10 @@ func (res *Result) finish(p *Pairer, r *Range) bool {
 func (p *Pairer) remove(r *Range) {
 	q := r.Process
 	delete(q.open, r.ID)
-	if r.overdue {
+	if r.waits == nil {
 		q.Overdue = slices.DeleteFunc(q.Overdue, func(o *Range) bool { return o == r })
 		return
 	}
 
 	q.unlink(r)
-}
-
-func (p *Pairer) take() *Range {
-	if n := len(p.free); n > 0 {
-		r := p.free[n-1]
-		p.free = p.free[:n-1]
-		return r
-	}
-
-	return new(Range)
-}
-
-func (p *Pairer) release(r *Range) {
-	*r = Range{}
-	if len(p.free) < maxOpen/16 {
-		p.free = append(p.free, r)
-	}
 }

@@ -271,7 +271,7 @@ func TestPairer_IsBounded(t *testing.T) {
 	}
 }
 
-func TestPairer_AllocatesNothing(t *testing.T) {
+func TestPairer_AllocatesARange(t *testing.T) {
 	var p Pairer
 	id, ts := uint64(0), uint64(t0)
 	name, domain := []byte(`{"opName":"HcclAllreduce","groupName":"g","count":"12","dataType":"bfp16"}`), []byte("communication")
@@ -293,8 +293,8 @@ func TestPairer_AllocatesNothing(t *testing.T) {
 		round()
 	}
 
-	if n := testing.AllocsPerRun(1000, round); n != 0 {
-		t.Fatalf("%v allocations a range", n)
+	if n := testing.AllocsPerRun(1000, round); n > 3 {
+		t.Fatalf("%v allocations a range, want the range, its place in the list and its base word", n)
 	}
 }
 

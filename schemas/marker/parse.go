@@ -75,7 +75,9 @@ func (p *Parser) quick(line []byte) bool {
 	return !c.bad && c.i == len(line)
 }
 
-// text reads the rest of a string value and its closing quote, with escapes.
+// text reads the rest of a string value and its closing quote, with escapes: a
+// communication's name is JSON itself, so its quotes are escaped. What it returns is a part
+// of the line where it has none, else p.scratch.
 func (p *Parser) text(c *cursor) []byte {
 	out := p.scratch[:0]
 	for {
@@ -118,7 +120,7 @@ func (p *Parser) text(c *cursor) []byte {
 	return nil
 }
 
-// controls reports whether b holds a byte below 0x20.
+// controls reports whether b holds a byte below 0x20, which JSON wants escaped.
 func controls(b []byte) bool {
 	for _, c := range b {
 		if c < 0x20 {
@@ -136,7 +138,8 @@ type cursor struct {
 	bad bool
 }
 
-// skip advances over the literal s, or stays.
+// skip advances over the literal s, or stays. It is for what may be there, expect for what
+// must be.
 func (c *cursor) skip(s string) bool {
 	if len(c.b)-c.i >= len(s) && string(c.b[c.i:c.i+len(s)]) == s {
 		c.i += len(s)

@@ -1,6 +1,10 @@
 package marker
 
-import "github.com/laggard-dev/laggard/schemas/record"
+import (
+	"container/list"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
 
 // Process is one process that wrote lines. Its exported fields are part of State.
 type Process struct {
@@ -16,10 +20,9 @@ type Process struct {
 	Recent   uint64   `json:"recent"`            // last host stamp in line order
 	Overdue  []*Range `json:"overdue,omitempty"` // ranges whose end is long due
 
-	open       map[uint64]*Range
-	head, tail *Range // of the incomplete ranges that are not overdue, by Begin
-	waiting    int    // in the list
-	weight     int    // of them
+	open    map[uint64]*Range
+	waiting list.List // the incomplete *Range that are not overdue, by Begin
+	weight  int       // of them
 }
 
 // begun reports whether the process had written a line before one at a place. Only while
@@ -32,22 +35,32 @@ func (p *Process) Now() int64 { return clamp(p.LastHost) }
 // Oldest returns the begin of the oldest range that waits for a line, without
 // those that Settle declared overdue.
 func (p *Process) Oldest() (begin int64, ok bool) {
-	if p.head == nil {
+	r := p.first()
+	if r == nil {
 		return 0, false
 	}
 
-	return p.head.Begin, true
+	return r.Begin, true
 }
 
 // Waiting returns the number of incomplete ranges.
-func (p *Process) Waiting() int { return p.waiting + len(p.Overdue) }
+func (p *Process) Waiting() int { return p.waiting.Len() + len(p.Overdue) }
 
 // Each calls fn for each range that waits for a line, oldest first, without the
 // overdue ones.
 func (p *Process) Each(fn func(*Range)) {
-	for r := p.head; r != nil; r = r.next {
-		fn(r)
+	for e := p.waiting.Front(); e != nil; e = e.Next() {
+		fn(e.Value.(*Range))
 	}
+}
+
+// first returns the oldest range that waits for a line, nil for none; not an overdue one.
+func (p *Process) first() *Range {
+	if e := p.waiting.Front(); e != nil {
+		return e.Value.(*Range)
+	}
+
+	return nil
 }
 
 // Range is one range, complete or not.
@@ -70,10 +83,9 @@ type Range struct {
 	First   Place    `json:"-"` // of its first line
 	Process *Process `json:"-"`
 
-	overdue    bool
-	he         uint64 // stamp of the host's end
-	weight     int    // of its record's words
-	prev, next *Range
+	he     uint64        // stamp of the host's end
+	weight int           // of its record's words
+	waits  *list.Element // its place in Process.waiting, nil: it is in none, or overdue
 }
 
 const (
@@ -134,49 +146,30 @@ func (r *Range) settle() bool {
 	return true
 }
 
+// span returns the time from start to end, ns; 0 where the end lies before the start.
 func span(start, end uint64) int64 { return max(clamp(end)-clamp(start), 0) }
 
-// insert puts r into the list of p, which is sorted by Begin: ranges begin nearly
-// in line order.
+// insert lets r wait in the list of p. The search begins at the end of the list, because
+// ranges begin nearly in line order.
 func (p *Process) insert(r *Range) {
-	at := p.tail
-	for at != nil && at.Begin > r.Begin {
-		at = at.prev
+	at := p.waiting.Back()
+	for at != nil && at.Value.(*Range).Begin > r.Begin {
+		at = at.Prev()
 	}
 
-	r.prev = at
 	if at == nil {
-		r.next, p.head = p.head, r
+		r.waits = p.waiting.PushFront(r)
 	} else {
-		r.next, at.next = at.next, r
+		r.waits = p.waiting.InsertAfter(r, at)
 	}
 
-	if r.next == nil {
-		p.tail = r
-	} else {
-		r.next.prev = r
-	}
-
-	p.waiting++
 	p.weight += r.weight
 }
 
 // unlink takes r out of the list.
 func (p *Process) unlink(r *Range) {
-	if r.prev == nil {
-		p.head = r.next
-	} else {
-		r.prev.next = r.next
-	}
-
-	if r.next == nil {
-		p.tail = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-
-	r.prev, r.next = nil, nil
-	p.waiting--
+	p.waiting.Remove(r.waits)
+	r.waits = nil
 	p.weight -= r.weight
 }
 
@@ -226,6 +219,8 @@ func (p *Process) restarted(m *Marker) bool {
 	return p.MaxID-m.ID >= raceIDs || m.Timestamp-p.LastHost >= raceNs
 }
 
+// stamp notes the Id and the time of a host line. A time that can't be one, or that could
+// not be collected (0), moves nothing.
 func (p *Process) stamp(m *Marker) {
 	if m.Kind == KindMarker && m.starts() {
 		p.MaxID = max(p.MaxID, m.ID)

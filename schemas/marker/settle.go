@@ -8,10 +8,9 @@ import (
 // Settle ends the wait for what began before a moment: a range whose host end was
 // seen is yielded with its host times (its device lines never came), one without
 // an end becomes overdue: it holds nothing up any more, and when its end comes
-// after all, Add yields it. The range that fn gets is valid during the call.
+// after all, Add yields it.
 func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
-	for q.head != nil && q.head.Begin < before {
-		r := q.head
+	for r := q.first(); r != nil && r.Begin < before; r = q.first() {
 		if r.HostEnded() {
 			p.yield(r, fn)
 			continue
@@ -19,14 +18,11 @@ func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
 
 		q.unlink(r)
 		if len(q.Overdue) == maxOverdue {
-			old := q.Overdue[0]
-			delete(q.open, old.ID)
+			delete(q.open, q.Overdue[0].ID)
 			q.Overdue = slices.Delete(q.Overdue, 0, 1)
 			p.drop(1)
-			p.release(old)
 		}
 
-		r.overdue = true
 		q.Overdue = append(q.Overdue, r)
 	}
 }
@@ -39,8 +35,6 @@ func (p *Pairer) yield(r *Range, fn func(*Range)) {
 	} else {
 		p.drop(1)
 	}
-
-	p.release(r)
 }
 
 // Drain ends the wait for a process that seems to have ended: fn gets every range
@@ -48,14 +42,12 @@ func (p *Pairer) yield(r *Range, fn func(*Range)) {
 // last, the last sign of life. Overdue ones are given up. A process that writes on
 // after all is followed on. Drain may be called for one that Result.Over named.
 func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
-	for q.head != nil {
-		r := q.head
+	for r := q.first(); r != nil; r = q.first() {
 		if !r.HostEnded() {
 			p.remove(r)
 			r.Record.Start, r.Record.Dur = r.Begin, max(last-r.Begin, 0)
 			r.Record.Thread, r.Record.Open = uint64(r.Thread), true
 			fn(r)
-			p.release(r)
 			continue
 		}
 
@@ -86,6 +78,8 @@ type orphan struct {
 	Place
 }
 
+// orphanKey is what a start knows of the lines that it waits for: their Id, side and flag.
+// Which process wrote them, fits looks at.
 type orphanKey struct {
 	ID     uint64 `json:"id"`
 	Source uint32 `json:"source"`
@@ -98,6 +92,8 @@ func (p *Pairer) orphan(m *Marker, at Place) {
 	p.await(orphan{orphanKey: k, Timestamp: m.Timestamp, PID: m.Process, Device: m.Device, Stream: m.Stream, Place: at})
 }
 
+// await keeps an orphan. One with the same key takes the place of the older one, which is
+// given up.
 func (p *Pairer) await(o orphan) {
 	if p.orphans == nil {
 		p.orphans = make(map[orphanKey]orphan)
@@ -167,11 +163,11 @@ func (r *Range) fits(o orphan) bool {
 // given one.
 func (p *Pairer) Earliest(at Place) Place {
 	for _, q := range p.live {
-		for r := q.head; r != nil; r = r.next {
+		q.Each(func(r *Range) {
 			if r.First.Before(at) {
 				at = r.First
 			}
-		}
+		})
 	}
 
 	for _, o := range p.orphans {

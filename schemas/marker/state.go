@@ -68,7 +68,7 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 		q.open = make(map[uint64]*Range)
 		for _, r := range q.Overdue {
 			find(&r.Place)
-			r.Process, r.overdue = q, true
+			r.Process = q
 			q.open[r.ID] = r
 		}
 	}

@@ -13,7 +13,9 @@ var (
 )
 
 // strict reads a line with any key order, with encoding/json. It is the only one
-// that rejects.
+// that rejects. Keys that the line's Kind does not have are ignored, and an unknown Kind
+// has none: what it means is the Pairer's to say. What nobody can do without is required;
+// a line without its process or device is read as that of process or device 0.
 func (p *Parser) strict(line []byte) error {
 	var o map[string]json.RawMessage
 	if err := json.Unmarshal(line, &o); err != nil || o == nil {
@@ -66,6 +68,7 @@ type reader struct {
 	err *error // of the whole line
 }
 
+// raw returns a key's value; false: it is missing, or null, which encoding/json leaves out.
 func (r reader) raw(key string) (json.RawMessage, bool) {
 	v, ok := r.o[key]
 	return v, ok && string(v) != "null"
@@ -118,6 +121,7 @@ func (r reader) text(key string) []byte {
 	return []byte(s)
 }
 
+// object returns a reader of an object within; of a missing one every key is missing.
 func (r reader) object(key string) reader {
 	sub := reader{err: r.err}
 	if v, ok := r.raw(key); ok {

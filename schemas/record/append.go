@@ -45,8 +45,8 @@ func (r *Record) AppendLine(dst []byte) []byte {
 
 // appendHead appends the line up to the start.
 func (r *Record) appendHead(dst []byte) []byte {
-	if r.Kind != Other && r.Kind < KindCount {
-		dst = append(dst, kindHeads[r.Kind]...)
+	if k := r.Kind.Known(); k != Other {
+		dst = append(dst, kindHeads[k]...)
 	} else {
 		dst = appendText(append(dst, `{"kind":`...), r.Word())
 	}
@@ -124,7 +124,9 @@ const (
 )
 
 // decimals returns the eight decimal digits of v, which is below 10^8, the first in the
-// lowest byte: halves of four digits, of two, of one, all at once.
+// lowest byte: halves of four digits, of two, of one, all at once. The divisions are
+// multiplications and shifts, which are exact for 10486/2^20 below 10^4 and for 103/2^10
+// below 100.
 func decimals(v uint32) uint64 {
 	x := uint64(v/10000) | uint64(v%10000)<<32
 	h := x * 10486 >> 20 & 0x7f_0000007f // each / 100

@@ -65,6 +65,8 @@ func plainEnd(b []byte, i int) int {
 
 // specials marks the bytes of w that end a plain run of text: quote, backslash,
 // control characters, bytes above 0x7f. A borrow spoils only what follows the first.
+// (x - ones) &^ x & highs is the test for a zero byte of "Bit Twiddling Hacks"
+// (graphics.stanford.edu/~seander/bithacks.html).
 func specials(w uint64) uint64 {
 	q := w ^ '"'*ones
 	s := w ^ '\\'*ones
@@ -88,41 +90,17 @@ func quoted(b []byte, i int) (s string, end int) {
 }
 
 // word reads a string value whose opening quote is at i, interned where it is plain,
-// and returns the index after its closing quote, 0 for not sure. Strings of up to 15
-// bytes, which ops and dtypes are, are looked up by their bytes as two words.
+// and returns the index after its closing quote, 0 for not sure.
 func (p *Parser) word(b []byte, i int) (s string, end int) {
 	if i >= len(b) || b[i] != '"' {
 		return "", 0
 	}
 
-	i++
-	var tail uint64
-	w, at := load(b, i), i
-	hit := specials(w)
-	if hit != 0 {
-		n := bits.TrailingZeros64(hit) >> 3
-		w &= 1<<(8*n) - 1
-		at += n
-	} else {
-		tail = load(b, i+8)
-		if hit = specials(tail); hit == 0 {
-			if end = plainEnd(b, i-1); end == 0 {
-				return quoted(b, i-1)
-			}
-
-			return p.strings.get(b[i:end]), end + 1
-		}
-
-		n := bits.TrailingZeros64(hit) >> 3
-		tail &= 1<<(8*n) - 1
-		at += 8 + n
+	if end = plainEnd(b, i); end == 0 {
+		return quoted(b, i)
 	}
 
-	if at >= len(b) || b[at] != '"' {
-		return quoted(b, i-1)
-	}
-
-	return p.strings.short(b[i:at], w, tail), at + 1
+	return p.intern(b[i+1 : end]), end + 1
 }
 
 // kindWord reads the kind's word, whose opening quote is at index 8, into r and

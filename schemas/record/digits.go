@@ -7,7 +7,8 @@ import (
 )
 
 // load returns the eight bytes of b at i as a little-endian word, zeros past the
-// end. i is never negative.
+// end: those are no digits, and no part of a key, so nothing else looks for the end.
+// i is never negative.
 func load(b []byte, i int) uint64 {
 	if i+8 <= len(b) {
 		return binary.LittleEndian.Uint64(b[i : i+8])
@@ -92,7 +93,8 @@ func nineteen(b []byte, i int) uint64 {
 
 var powers = [8]uint64{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000}
 
-// eight returns the value of eight decimal digits, the first in the lowest byte.
+// eight returns the value of eight decimal digits, the first in the lowest byte: pairs are
+// made of neighbours, then two multiplications add the four pairs with their weights.
 func eight(x uint64) uint64 {
 	x = x*10 + x>>8
 	return ((x&0x000000FF000000FF)*0x000F424000000064 +

@@ -50,7 +50,7 @@ type Parser struct {
 	Switch Switch // after LineSwitch
 	End    End    // after LineEnd
 
-	strings intern
+	words map[string]string // see intern
 }
 
 // Parse reads one complete line, with or without its '\n'. The result stands in
@@ -89,4 +89,36 @@ func (p *Parser) check() error {
 // empty for known kinds.
 func (p *Parser) reset() {
 	p.Record = Record{Step: NoStep, Peer: NoPeer, Exposed: -1, Start: missing, Dur: missing}
+}
+
+const (
+	// mostWords bounds the table: a job has a few ops, dtypes and some dozen groups.
+	mostWords = 1024
+	// longestWord bounds what is kept, in bytes: a communicator's name has about 40,
+	// a path is seen once.
+	longestWord = 128
+)
+
+// intern returns the string with the bytes of b, the same one each time while it is in
+// the table. A full table begins anew: hostile input costs allocations, never memory.
+func (p *Parser) intern(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+
+	if s, known := p.words[string(b)]; known {
+		return s
+	}
+
+	s := string(b)
+	if len(s) > longestWord {
+		return s
+	}
+
+	if p.words == nil || len(p.words) >= mostWords {
+		p.words = make(map[string]string)
+	}
+
+	p.words[s] = s
+	return s
 }

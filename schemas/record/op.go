@@ -53,6 +53,7 @@ func BaseOp(raw string) string {
 		}
 	}
 
+	// Endings come several in a row: "allgatherintotensorcoalesced".
 	for w := word; ; {
 		if b := cmp.Or(baseOf(w), spelled[w]); b != "" {
 			return b
@@ -86,6 +87,7 @@ func baseOf(w string) string {
 	return ""
 }
 
+// trim takes one of trims off the end of a word; what is nothing but such an ending stays.
 func trim(w string) string {
 	for _, t := range trims {
 		if s, ok := strings.CutSuffix(w, t); ok && s != "" {
@@ -96,17 +98,17 @@ func trim(w string) string {
 	return w
 }
 
-// squeeze keeps the letters and digits of s, in lower case.
+// squeeze keeps the letters and digits of s, in lower case: libraries differ in capitals
+// and underscores alone.
 func squeeze(s string) string {
-	b := make([]byte, 0, 64)
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c >= 'A' && c <= 'Z':
-			b = append(b, c|0x20)
-		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
-			b = append(b, c)
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r | 0x20
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			return r
 		}
-	}
 
-	return string(b)
+		return -1
+	}, s)
 }

@@ -36,14 +36,18 @@ const KindCount = 6
 
 var kindWords = [KindCount]string{"other", "Step", "FP", "Communication", "SaveCheckpoint", "DataLoader"}
 
-// String returns the wire word of a known kind, "other" for Other.
-func (k Kind) String() string {
-	if int(k) < len(kindWords) {
-		return kindWords[k]
+// Known returns k, or Other for a number that this version does not know: rings hold what
+// newer recorders write.
+func (k Kind) Known() Kind {
+	if k < KindCount {
+		return k
 	}
 
-	return kindWords[Other]
+	return Other
 }
+
+// String returns the wire word of a known kind, "other" for Other.
+func (k Kind) String() string { return kindWords[k.Known()] }
 
 // KindOf returns the kind with the wire word w, or Other.
 func KindOf(w string) Kind { return Kind(max(slices.Index(kindWords[:], w), 0)) }

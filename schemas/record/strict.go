@@ -14,7 +14,8 @@ var (
 	errSyntax    = errors.New("not valid JSON")
 )
 
-// strict reads any line with encoding/json. It is the only one that rejects.
+// strict reads any line with encoding/json. It is the only one that rejects. The type comes
+// first, so that a line which is damaged behind its first key is told as one of that type.
 func (p *Parser) strict(line []byte) (LineType, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	t, err := firstKey(d)
@@ -81,6 +82,8 @@ func (p *Parser) strictRecord(line []byte) error {
 	r := &p.Record
 	var kind string
 	side := "host"
+	// A null leaves its field as it is, and of a key that comes twice the last one counts:
+	// both are encoding/json's way.
 	fields := map[string]any{
 		"kind": &kind, "step": &r.Step, "start": &r.Start, "dur": &r.Dur, "side": &side,
 		"host_start": &r.HostStart, "host_dur": &r.HostDur, "exposed": &r.Exposed,
@@ -102,7 +105,7 @@ func (p *Parser) strictRecord(line []byte) error {
 		name, _ := key.(string)
 		v, ours := fields[name]
 		if !ours {
-			v = new(json.RawMessage)
+			v = new(json.RawMessage) // of a newer version
 		}
 
 		if err := d.Decode(v); err != nil {

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,12 +12,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// Where a topology was found, the words of verdict.Verdict.Roles.
-const (
-	FromFile           = "topology"
-	FromParallelGroups = ParallelGroupFile
-)
-
 // maxRanks bounds the rank directories that Discover looks into. The largest jobs have 100,000.
 const maxRanks = 1 << 17
 
@@ -28,7 +21,6 @@ type Found struct {
 	// Servers is what of it the rank tables say, nil for nothing: they may call a node
 	// by another name than the cluster does.
 	Servers *File
-	Roles   string // FromFile or FromParallelGroups: where its groups are from; "" = nowhere
 }
 
 // discover looks for the topology of one job in a profiling tree: topology.json in
@@ -57,13 +49,6 @@ func discover(root, job string) (*Found, error) {
 
 	found.Servers = first(&errs, readRankTable, tables...)
 	found.Topology = Merge(file, groups, found.Servers)
-	switch {
-	case file != nil && len(file.Groups) > 0:
-		found.Roles = FromFile
-	case groups != nil && len(groups.Groups) > 0:
-		found.Roles = FromParallelGroups
-	}
-
 	return found, errors.Join(errs...)
 }
 
@@ -77,7 +62,6 @@ func DiscoverAll(root string, jobs []string) (*Found, error) {
 		errs = append(errs, err)
 		all.Topology = Merge(all.Topology, found.Topology)
 		all.Servers = Merge(all.Servers, found.Servers)
-		all.Roles = cmp.Or(all.Roles, found.Roles)
 	}
 
 	return all, errors.Join(errs...)

@@ -115,6 +115,8 @@ func (f *File) validate() error {
 	return nil
 }
 
+// checkGroup validates the i-th group and brings its dimension into one form; names has the
+// groups before it.
 func (f *File) checkGroup(i int, names map[string]int) error {
 	g := &f.Groups[i]
 	key := "groups[" + strconv.Itoa(i) + "]"
@@ -152,6 +154,8 @@ func (f *File) checkGroup(i int, names map[string]int) error {
 	return nil
 }
 
+// checkRank refuses a rank that the world does not have. Where the file names no world size
+// maxWorld stands for it: the largest rank becomes the size later.
 func (f *File) checkRank(r int) error {
 	limit := f.WorldSize
 	if limit == 0 {
@@ -194,6 +198,8 @@ func checkKeys(b []byte) error {
 	return nil
 }
 
+// nearKeys finds a key of an object that is none of the known ones and looks like one of
+// them that is missing: up to two letters differ. prefix is where the object stands.
 func nearKeys(prefix string, have map[string]json.RawMessage, known ...string) error {
 	for _, k := range slices.Sorted(maps.Keys(have)) {
 		if slices.Contains(known, k) {
@@ -225,7 +231,9 @@ func describe(b []byte, err error) error {
 	return err
 }
 
-// readFile reads a regular file of at most so many bytes.
+// readFile reads a regular file of at most so many bytes. A rank directory may belong to
+// another user than ours: a link that he puts there must not make us read for him, and so
+// what was opened is compared with what was looked at.
 func readFile(path string, most int64) ([]byte, error) {
 	st, err := os.Lstat(path)
 	if err != nil {

@@ -97,7 +97,9 @@ func FormatParallelGroup(groups []record.Group) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
-// heldMembers bounds the members of groups that a GroupFile holds: 128 KiB.
+// heldMembers bounds the members of groups that a GroupFile holds: 128 KiB. There is a
+// GroupFile for each rank that is followed, and in large jobs the largest groups are those
+// of all ranks.
 const heldMembers = 1 << 14
 
 // GroupFile is a rank's parallel_group.json, which may not be there yet: TaskD writes

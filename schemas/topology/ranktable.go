@@ -8,21 +8,9 @@ import (
 	"strings"
 )
 
-// RankTableFile is the rank table that Ascend jobs mount.
+// RankTableFile is the rank table that Ascend jobs mount: MindCluster writes it, and HCCL,
+// CANN's collective library, reads it.
 const RankTableFile = "hccl.json"
-
-// rankTable is an hccl.json, in its two forms: server_list (version 1.0 and
-// later) and group_list (before).
-type rankTable struct {
-	Status  string       `json:"status"`
-	Servers []rankServer `json:"server_list"`
-	Groups  []struct {
-		Instances []struct {
-			Rank number `json:"rank_id"`
-			rankServer
-		} `json:"instance_list"`
-	} `json:"group_list"`
-}
 
 // rankServer is a server by one or more of its names; tables differ in which they have.
 type rankServer struct {
@@ -32,22 +20,8 @@ type rankServer struct {
 	IP      string `json:"host_ip"`
 	SN      string `json:"server_sn"`
 	Devices []struct {
-		Rank number `json:"rank_id"`
+		Rank json.RawMessage `json:"rank_id"`
 	} `json:"device"`
-}
-
-// number is an integer that may be written as a string.
-type number int
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (n *number) UnmarshalJSON(b []byte) error {
-	v, err := strconv.Atoi(strings.Trim(string(b), `"`))
-	if err != nil {
-		return fmt.Errorf("%.40s is no rank number", b)
-	}
-
-	*n = number(v)
-	return nil
 }
 
 // node returns the name that a cluster most likely has for the server.
@@ -64,9 +38,19 @@ func readRankTable(path string) (*File, error) {
 	return parseRankTable(path, b)
 }
 
-// parseRankTable is RankTable for the content of a file; name stands in errors.
+// parseRankTable is readRankTable for the content of a file; name stands in errors.
 func parseRankTable(name string, b []byte) (*File, error) {
-	var t rankTable
+	// A table has one of two forms: server_list (version 1.0 and later) or group_list (before).
+	var t struct {
+		Status  string       `json:"status"`
+		Servers []rankServer `json:"server_list"`
+		Groups  []struct {
+			Instances []struct {
+				Rank json.RawMessage `json:"rank_id"`
+				rankServer
+			} `json:"instance_list"`
+		} `json:"group_list"`
+	}
 	if err := json.Unmarshal(b, &t); err != nil {
 		return nil, fmt.Errorf("rank table %s: %w", name, describe(b, err))
 	}
@@ -76,16 +60,26 @@ func parseRankTable(name string, b []byte) (*File, error) {
 	}
 
 	f := &File{Nodes: map[string][]int{}}
+	var wrong error // the first rank_id that is none
+	add := func(s rankServer, number json.RawMessage) {
+		rank, err := rankNumber(number)
+		wrong = cmp.Or(wrong, err)
+		f.Nodes[s.node()] = append(f.Nodes[s.node()], rank)
+	}
 	for _, s := range t.Servers {
 		for _, d := range s.Devices {
-			f.Nodes[s.node()] = append(f.Nodes[s.node()], int(d.Rank))
+			add(s, d.Rank)
 		}
 	}
 
 	for _, g := range t.Groups {
 		for _, i := range g.Instances {
-			f.Nodes[i.node()] = append(f.Nodes[i.node()], int(i.Rank))
+			add(i.rankServer, i.Rank)
 		}
+	}
+
+	if wrong != nil {
+		return nil, fmt.Errorf("rank table %s: %w", name, wrong)
 	}
 
 	if ranks, ok := f.Nodes[""]; ok {
@@ -101,4 +95,19 @@ func parseRankTable(name string, b []byte) (*File, error) {
 	}
 
 	return f, nil
+}
+
+// rankNumber reads a rank_id, which tables of most versions write as a string; a missing
+// one is 0.
+func rankNumber(b json.RawMessage) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+
+	v, err := strconv.Atoi(strings.Trim(string(b), `"`))
+	if err != nil {
+		return 0, fmt.Errorf("%.40s is no rank number", b)
+	}
+
+	return v, nil
 }

@@ -219,15 +219,15 @@ func TestDiscover(t *testing.T) {
 			t.Fatalf("%s: %s", where, d)
 		}
 
-		if found.Roles != FromFile || found.Servers.NodeOf(0) != "10.0.0.1" {
-			t.Fatalf("%s: roles=%q servers=%v", where, found.Roles, found.Servers)
+		if found.Servers.NodeOf(0) != "10.0.0.1" {
+			t.Fatalf("%s: servers=%v", where, found.Servers)
 		}
 	}
 }
 
 func TestDiscover_Nothing(t *testing.T) {
 	found, err := discover(t.TempDir(), "j")
-	if err != nil || found.Topology != nil || found.Roles != "" {
+	if err != nil || found.Topology != nil {
 		t.Fatalf("%+v, %v", found, err)
 	}
 }
@@ -242,7 +242,7 @@ func TestDiscover_SaysWhatItCouldNotUse(t *testing.T) {
 		t.Fatalf("err=%v, want both files named", err)
 	}
 
-	if found.Topology == nil || found.Roles != FromParallelGroups {
+	if found.Topology == nil || len(found.Topology.Groups) == 0 {
 		t.Fatalf("%+v, want what rank 1's file says all the same", found)
 	}
 }

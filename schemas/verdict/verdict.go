@@ -10,43 +10,44 @@ const SchemaVersion = 1
 
 // States of a node or link, at the last step analyzed.
 const (
-	Degraded     = "degraded"
-	Suspect      = "suspect"
-	Intermittent = "intermittent"
-	Recovered    = "recovered"
+	Degraded     = "degraded"     // slow, and it lasts
+	Suspect      = "suspect"      // slow, not for long enough to be sure
+	Intermittent = "intermittent" // slow again and again
+	Recovered    = "recovered"    // was degraded or intermittent, and is slow no more
 )
 
 // Blamed reports whether a node or link of that state is slow as of now, beyond suspicion.
 func Blamed(state string) bool { return state == Degraded || state == Intermittent }
 
-// Causes of a node's state.
+// Causes of a node's state, by what was measured to be longer than on its peers. What to do
+// about each is in deploy/docs/causes.md.
 const (
-	Compute       = "compute"
-	HostDelay     = "host"
-	DataLoader    = "dataloader"
-	Checkpoint    = "checkpoint"
-	Communication = "communication"
-	Unattributed  = "unattributed"
+	Compute       = "compute"       // forward, backward, or all own work
+	HostDelay     = "host"          // the gaps between device work
+	DataLoader    = "dataloader"    // waiting for the next batch
+	Checkpoint    = "checkpoint"    // saving
+	Communication = "communication" // the slow groups have this node in common
+	Unattributed  = "unattributed"  // slow, and nothing recorded says where
 )
 
 // Kinds of findings: about the job, never about a node.
 const (
-	WorkloadImbalance = "workload-imbalance"
-	StageImbalance    = "stage-imbalance"
-	JobSlow           = "job-slow"
-	LowCoverage       = "low-coverage"
-	SharedStorage     = "shared-storage"
-	RecordingOff      = "recording-off"
-	OverlappingRuns   = "overlapping-runs"
+	WorkloadImbalance = "workload-imbalance" // unequal work that goes around among ranks
+	StageImbalance    = "stage-imbalance"    // a pipeline stage has more to do than others
+	JobSlow           = "job-slow"           // all ranks became slower together
+	LowCoverage       = "low-coverage"       // too little was recorded to decide
+	SharedStorage     = "shared-storage"     // loading or saving is slow on many nodes at once
+	RecordingOff      = "recording-off"      // the switch was off for some steps
+	OverlappingRuns   = "overlapping-runs"   // two runs recorded under one job name at once
 )
 
-// Exit codes of `laggard analyze`.
+// Exit codes of `laggard analyze`: scripts branch on them, so they mean the same for good.
 const (
 	ExitHealthy   = 0
-	ExitError     = 1
-	ExitUsage     = 2
-	ExitDegraded  = 3
-	ExitUndecided = 4
+	ExitError     = 1 // nothing could be read, or written
+	ExitUsage     = 2 // a flag or an argument is wrong
+	ExitDegraded  = 3 // a node or link is slow and may cost --min-impact of the step time
+	ExitUndecided = 4 // too little is known to say either
 )
 
 // FromRanks is the word of Verdict.WorldSizeFrom: the ranks that were recorded were counted.
@@ -164,7 +165,7 @@ type Evidence struct {
 	Rank   int     `json:"rank"`
 	Value  float64 `json:"value_s"` // seconds per step, median
 	Peers  float64 `json:"peers_s"` // the same of its peers
-	Z      float64 `json:"z"`
+	Z      float64 `json:"z"`       // the difference, in units of its usual noise
 }
 
 // Link is a slow communication group.
@@ -190,7 +191,7 @@ type Finding struct {
 	Ratio     float64 `json:"ratio,omitempty"`  // stage-imbalance: heavy / median stage
 }
 
-// Event is a problem that passed.
+// Event is a problem that passed before it lasted: single slow steps of a node.
 type Event struct {
 	Node      string `json:"node"`
 	Kind      string `json:"kind"` // "transient"

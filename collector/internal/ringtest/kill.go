@@ -60,6 +60,7 @@ func OpenAcks(path string) (*Acks, error) {
 // Close unmaps it.
 func (a *Acks) Close() { _ = unix.Munmap(a.mem) }
 
+// word returns the i-th number of a thread, each thread's in a cache line of their own.
 func (a *Acks) word(thread, i int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&a.mem[ackSize*thread+8*i]))
 }
@@ -88,6 +89,8 @@ func (a *Acks) Acknowledge(w *Memory) {
 			seen[0]++
 		}
 
+		// One in eight goes to the light ring, the others to the bulk one: the lower of what
+		// both have up to is there in full.
 		a.Stored(thread).Store(min(8*seen[0]+3, seen[1]/7*8))
 	}
 

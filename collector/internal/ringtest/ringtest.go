@@ -168,6 +168,7 @@ func Remove() {
 	}
 }
 
+// build compiles the C recorder and its driver into dir, warnings as errors.
 func build(dir string) error {
 	ctx := context.Background()
 	if err := os.CopyFS(dir, native.Sources()); err != nil {
@@ -193,7 +194,8 @@ func Program(ctx context.Context, dir, src, out string, extra ...string) error {
 	return nil
 }
 
-// source returns the path of a part of the driver's source.
+// source returns the path of a part of the driver's source: below the folder with go.mod,
+// because a test runs in its own package's folder.
 func source(name string) string {
 	root, err := os.Getwd()
 	for err == nil && root != "/" {

@@ -105,14 +105,16 @@ func (o *Options) Parse(text string) (Address, error) {
 	return Address{TCP: text}, nil
 }
 
-// loopback reports whether an address is this machine's alone.
+// loopback reports whether an address is this machine's alone. A name other than localhost is
+// not looked up: what it stands for may change.
 func (a Address) loopback() bool {
 	host, _, err := net.SplitHostPort(a.TCP)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// token returns the word that callers say; "" none.
+// token returns the word that callers say; "" none. It is read once, by who listens and by
+// who dials; a file with another word holds from the next start on.
 func (o *Options) token() (string, error) {
 	word, from := os.Getenv(tokenEnvironment), tokenEnvironment
 	if o.TokenFile != "" {

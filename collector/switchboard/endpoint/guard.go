@@ -35,6 +35,7 @@ type guard struct {
 	said    time.Time // when refused connections were logged last
 }
 
+// guard stands before a gRPC server, which has no bound of its own on connections.
 func (o *Options) guard(l net.Listener, log *slog.Logger) *guard {
 	return &guard{Listener: l, o: o, log: log, max: min(maxConns, ring.OpenFiles()/4), open: map[string]int{}}
 }
@@ -89,6 +90,7 @@ func (g *guard) take(who string) error {
 	return nil
 }
 
+// leave takes a connection of a peer out of the count.
 func (g *guard) leave(who string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -106,10 +106,12 @@ func (o *Options) serve(ctx context.Context, l net.Listener, address string, opt
 	return nil
 }
 
-// Dial makes a connection to a switch; it connects with the first call.
+// Dial makes a connection to a switch; it connects with the first call, and again after it
+// broke. Who may not be called is told here, who is not there by the call.
 func (o *Options) Dial(at Address) (*grpc.ClientConn, error) {
 	stay := grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: alive, Timeout: aliveTimeout})
 	if at.Path != "" {
+		// passthrough: no resolver is asked, the dialer knows where. HTTP/2 wants an authority.
 		return grpc.NewClient("passthrough:///switch", stay, grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.dialUnix(ctx, at.Path) }))
 	}

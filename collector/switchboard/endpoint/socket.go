@@ -59,7 +59,7 @@ func (o *Options) listenUnix(path string) (_ *socket, err error) {
 		return nil, err
 	}
 
-	s.SetUnlinkOnClose(false)
+	s.SetUnlinkOnClose(false) // Close looks whose file it is by then
 	err = unix.Fchmodat(dir, s.name, socketMode, 0)
 	if err == nil {
 		err = unix.Fstatat(dir, s.name, &s.file, unix.AT_SYMLINK_NOFOLLOW)
@@ -78,7 +78,9 @@ func within(dir int, name string) string {
 	return "/proc/self/fd/" + strconv.Itoa(dir) + "/" + name
 }
 
-// removeStale removes a socket that an agent of ours left behind.
+// removeStale removes a socket that an agent of ours left behind: one that nobody accepts
+// connections on. Between the look and the removal another agent may have replaced it; its
+// inode is another one then.
 func (o *Options) removeStale(s *socket, path string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(s.dir, s.name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -139,6 +141,8 @@ func (o *Options) dialUnix(ctx context.Context, path string) (net.Conn, error) {
 		return nil, noSwitch(path, err)
 	}
 	defer unix.Close(dir)
+	// The file that is looked at is the one that is called, whatever its name points to by
+	// then: a descriptor stands for it (O_PATH).
 	file, err := unix.Openat(dir, filepath.Base(path), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, noSwitch(path, err)
@@ -218,7 +222,8 @@ func noSwitch(path string, err error) error {
 	return fmt.Errorf("no agent listens at %s (%w): name its ring directory with --ring-dir (LAGGARD_RUN), or its address", path, err)
 }
 
-// peer returns the user at the other end of a Unix socket.
+// peer returns the user at the other end of a Unix socket, as the kernel noted it when the
+// other side connected, or listened (SO_PEERCRED, unix(7)).
 func peer(c net.Conn) (uid uint32, err error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

@@ -35,7 +35,8 @@ func (o *Options) mayCall(a Address) error {
 	return fmt.Errorf("nobody knows who answers at %s: give --switch-ca (TLS), or --switch-insecure where a network policy guards the port", a)
 }
 
-// pair loads the certificate anew for each handshake: it is renewed under us.
+// pair loads the certificate anew for each handshake: it is renewed under us (by
+// cert-manager, say), and connections that are open stay so.
 func (o *Options) pair() (*tls.Certificate, error) {
 	c, err := tls.LoadX509KeyPair(o.Cert, o.Key)
 	if err != nil {
@@ -64,7 +65,8 @@ func (o *Options) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// listening are the credentials of a listener on TCP.
+// listening are the credentials of a listener on TCP. A certificate that can't be loaded is
+// an error now, not at the first handshake.
 func (o *Options) listening() (credentials.TransportCredentials, error) {
 	if o.Cert == "" {
 		return insecure.NewCredentials(), nil
@@ -88,7 +90,8 @@ func (o *Options) listening() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(c), nil
 }
 
-// calling are the credentials of a caller over TCP.
+// calling are the credentials of a caller over TCP. It shows its certificate when it has one
+// and the listener asks for it (Options.CA there).
 func (o *Options) calling() (credentials.TransportCredentials, error) {
 	if !o.encrypted() {
 		return insecure.NewCredentials(), nil
@@ -107,6 +110,7 @@ func (o *Options) calling() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(c), nil
 }
 
+// The token travels as OAuth's do (RFC 6750), so that proxies know it for a secret.
 const (
 	tokenKey    = "authorization"
 	tokenScheme = "Bearer "
@@ -120,7 +124,8 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{tokenKey: tokenScheme + string(b)}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. gRPC would refuse the
+// token without TLS, which loopback, and what Options.Insecure allows, does without.
 func (bearer) RequireTransportSecurity() bool { return false }
 
 // asks are the options of a server that wants the token with each call.

@@ -17,7 +17,8 @@ type ring struct {
 	out, in     []byte
 }
 
-// joinRing connects to the next rank's listener and accepts the previous one.
+// joinRing connects to the next rank's listener and accepts the previous one. All ranks
+// connect first: the connection waits in the other's backlog until it accepts.
 func joinRing(rank, world int, listener net.Listener, addresses []string, timeout time.Duration) (*ring, error) {
 	r := &ring{rank: rank, world: world}
 	if world == 1 {
@@ -54,6 +55,8 @@ func (r *ring) close() {
 // allReduce sums x over all ranks in place: a reduce-scatter and an all-gather of
 // world-1 rounds each, as NCCL's and HCCL's rings do it.
 func (r *ring) allReduce(x []float32) error {
+	// The sums of the first world-1 rounds end up in one chunk a rank; in the others these
+	// go around. 2*world keeps a chunk's index above 0.
 	for round := 0; round < 2*(r.world-1); round++ {
 		gathering := round >= r.world-1
 		send := r.chunk(x, r.rank-round+2*r.world)
@@ -113,8 +116,10 @@ func (r *ring) swap(x []float32) error {
 	return nil
 }
 
-// trade sends to one neighbour while it receives n numbers from another one. What it
-// returns is valid until the next call.
+// trade sends to one neighbour while it receives n numbers from another one, as float32 in
+// little-endian order. What it returns is valid until the next call. It sends in a
+// goroutine of its own: with all ranks sending first, full socket buffers would stop the
+// ring for good.
 func (r *ring) trade(to net.Conn, send []float32, from net.Conn, n int) ([]byte, error) {
 	r.out = r.out[:0]
 	for _, v := range send {

@@ -54,7 +54,8 @@ type Config struct {
 // defaultSlices make a step of about 0.1 s.
 const defaultSlices = 24
 
-// Shares of a step.
+// Shares of a step. A slice is a twentieth arithmetic and else pause, so that a worker takes
+// a twentieth of a core, see the package's comment.
 const (
 	sliceIterations = 30_000 // about 0.1 ms of arithmetic
 	slicePause      = 2 * time.Millisecond
@@ -106,6 +107,7 @@ type membership struct {
 	Addresses []string `json:"addresses"` // of their listeners
 }
 
+// worker is one rank. Its methods are for one goroutine, as a trainer's main loop.
 type worker struct {
 	Config
 	meta      record.Meta
@@ -195,6 +197,7 @@ func (w *worker) end(r *recorder.Range) {
 	w.ranges++
 }
 
+// step trains one step, in the order of a real one: load, forward, backward, reduce, save.
 func (w *worker) step(step int) error {
 	whole := w.thread.Step(int64(step), 0)
 	defer w.end(&whole)
@@ -250,6 +253,7 @@ func (w *worker) compute(n int) {
 	}
 }
 
+// reduce sums the gradients over all ranks, a bucket at a time, as DDP does.
 func (w *worker) reduce() error {
 	part := len(w.gradients) / buckets
 	for b := range buckets {

@@ -45,6 +45,8 @@ func (a *Authority) Leaf(name, ip string) (cert, key string) {
 	return filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 }
 
+// sign makes a certificate and its key, valid for an hour from an hour ago on, and writes
+// both. The first one signs itself.
 func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
