@@ -114,8 +114,12 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		drawn = nil
 	}
 
-	stages := arrival.NewStages(judge)
-	if err := rows.Play(stages, drawn...); err != nil {
+	stages := &arrival.Stages{}
+	step := func(c *frame.Column) {
+		stages.Observe(c)
+		judge.Observe(c)
+	}
+	if err := rows.Play(step, judge.ObserveTransfer, drawn...); err != nil {
 		return nil, err
 	}
 

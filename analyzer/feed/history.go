@@ -17,13 +17,6 @@ import (
 // ErrEmpty is returned by Settle when no step of any rank was given.
 var ErrEmpty = errors.New("no steps were recorded")
 
-// Observer takes the steps of a job in order; *detect.Analysis is one. What it is given
-// is valid during the call only.
-type Observer interface {
-	Observe(*frame.Column)
-	ObserveTransfer(*frame.Transfer)
-}
-
 // History is the feed of a job all of whose rows are there. They come in any order and
 // may come twice; then Settle says who is who, and Play hands over the columns. A column
 // waits for every process that may still have a row in it, however long: rows are sorted
@@ -230,9 +223,10 @@ func (h *History) bound(f *frame.Frame) {
 	f.Notes = append(f.Notes, fmt.Sprintf("%d steps that few ranks recorded were left out to bound the work", len(h.left)))
 }
 
-// Play hands the job's steps to o in order, once, after Settle. The frame that Settle
-// returned learns them: their keys, and of the metrics that are named the values.
-func (h *History) Play(o Observer, metrics ...frame.Metric) error {
+// Play hands over the job's steps in order, once, after Settle, and each window of a group's
+// communication after its last step. Both are valid during the call only. The frame that
+// Settle returned learns the steps: their keys, and of the metrics that are named the values.
+func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), metrics ...frame.Metric) error {
 	f, q := h.frame, h.feed
 	if q.Accepted == 0 {
 		return nil
@@ -241,12 +235,12 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	q.passed = h.passed()
 	t, dropped := h.transfers(), 0
 	observe := func(c *frame.Column) {
-		t.until(c.Attempt, c.Step, o.ObserveTransfer)
+		t.until(c.Attempt, c.Step, window)
 		if !f.Add(c, metrics) {
 			dropped++
 		}
 
-		o.Observe(c)
+		step(c)
 	}
 	err := h.rows.each(func(at int64, b []byte) error {
 		if b[0] == isWindow {
@@ -274,7 +268,7 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	}
 
 	q.Release(Over, 0, observe)
-	t.until(math.MaxInt, 0, o.ObserveTransfer)
+	t.until(math.MaxInt, 0, window)
 	w := q.Processes.world
 	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
 	f.Notes = append(f.Notes, w.Notes...)
@@ -313,15 +307,9 @@ func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 		all = append(all, m)
 	}
 
-	return f, h.Play((*keeper)(f), all...)
+	keep := func(t *frame.Transfer) { f.Transfers = append(f.Transfers, *t) }
+	return f, h.Play(func(*frame.Column) {}, keep, all...) // the frame has the columns already
 }
-
-// keeper keeps the transfers in a frame, which has its columns already.
-type keeper frame.Frame
-
-func (k *keeper) Observe(*frame.Column) {}
-
-func (k *keeper) ObserveTransfer(t *frame.Transfer) { k.Transfers = append(k.Transfers, *t) }
 
 // passed returns what reports whether no process can have another row in a column.
 func (h *History) passed() func(*column) bool {

@@ -94,19 +94,6 @@ func TestHistory_NowhereToWrite(t *testing.T) {
 	}
 }
 
-// widest remembers how many columns waited at most.
-type widest struct {
-	h       *History
-	columns int
-	most    int
-}
-
-func (w *widest) Observe(*frame.Column) {
-	w.columns++
-	w.most = max(w.most, len(w.h.feed.Pending))
-}
-func (w *widest) ObserveTransfer(*frame.Transfer) {}
-
 // TestHistory_HoldsFewColumns plays jobs whose rows come rank after rank: however many
 // steps there are, few columns wait; also for ranks that miss steps, end early or were
 // never there, and for a host whose clock is ahead.
@@ -143,13 +130,17 @@ func TestHistory_HoldsFewColumns(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			w := &widest{h: h}
-			if err := h.Play(w); err != nil {
+			columns, most := 0, 0 // most wait at a time
+			err := h.Play(func(*frame.Column) {
+				columns++
+				most = max(most, len(h.feed.Pending))
+			}, func(*frame.Transfer) {})
+			if err != nil {
 				t.Fatal(err)
 			}
 
-			if w.columns != steps || w.most > tt.most {
-				t.Errorf("%d columns, %d waited at a time; want %d and at most %d", w.columns, w.most, steps, tt.most)
+			if columns != steps || most > tt.most {
+				t.Errorf("%d columns, %d waited at a time; want %d and at most %d", columns, most, steps, tt.most)
 			}
 		})
 	}
