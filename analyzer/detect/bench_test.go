@@ -104,7 +104,7 @@ func BenchmarkObserve(b *testing.B) {
 
 	e := New(Default(), f.Layouts[0])
 	var cols []*frame.Column
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		k := *c
 		for m, v := range c.V {
 			if v != nil {
@@ -113,8 +113,7 @@ func BenchmarkObserve(b *testing.B) {
 		}
 
 		cols = append(cols, &k)
-		return nil
-	})
+	}
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {

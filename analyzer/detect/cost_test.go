@@ -196,15 +196,14 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 	j.seq = 0.15
 	f := j.frame()
 	var share, n float64
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		var waits []float64
 		for r, x := range c.V[frame.Exposed] {
 			waits = append(waits, float64(x/c.V[frame.Step][r]))
 		}
 
 		share, n = share+robust.Median64(waits), n+1
-		return nil
-	})
+	}
 	v := Analyze(f, Default())
 	found := false
 	for _, x := range v.Findings {

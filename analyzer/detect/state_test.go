@@ -74,15 +74,14 @@ func (d *fieldNames) Report(r cmp.Result) {
 // columns copies all columns of a frame.
 func columns(f *frame.Frame) []*frame.Column {
 	var out []*frame.Column
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		k := *c
 		for m, v := range c.V {
 			k.V[m] = slices.Clone(v)
 		}
 
 		out = append(out, &k)
-		return nil
-	})
+	}
 	return out
 }
 

@@ -78,16 +78,15 @@ func TestBuild_CellsInAnyOrderAndNaNWhereNothingCame(t *testing.T) {
 	}
 
 	n := 0
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		if c.Step != int64(100+n) || c.V[frame.Self] != nil || len(c.V[frame.FP]) != 6 || c.V[frame.FP][1] != float32(1000+n) {
 			t.Errorf("column %d: %+v", n, c)
 		}
 
 		n++
-		return nil
-	})
+	}
 	if n != 20 {
-		t.Errorf("Each visited %d columns", n)
+		t.Errorf("Each yielded %d columns", n)
 	}
 }
 
@@ -347,10 +346,9 @@ func TestStepsOff(t *testing.T) {
 		{nil, 0}, {[]string{"6500:20500"}, 15}, {[]string{"2500:2600"}, 0}, {[]string{"26000:"}, 0},
 	} {
 		got := 0
-		_ = build(tt.off...).Each(func(c *frame.Column) error {
+		for c := range build(tt.off...).Each {
 			got += c.Off
-			return nil
-		})
+		}
 		if got != tt.want {
 			t.Errorf("off %q: %d steps, want %d", tt.off, got, tt.want)
 		}

@@ -155,8 +155,8 @@ func (f *Frame) At(m Metric, row, col int) float32 {
 // was not kept. They are the frame's own: don't write to them.
 func (f *Frame) Values(m Metric) [][]float32 { return f.values[m] }
 
-// Each calls visit with every column in order. It stops at the first error and returns it.
-func (f *Frame) Each(visit func(*Column) error) error {
+// Each yields every column in order, with those metrics of it that were kept: for c := range f.Each.
+func (f *Frame) Each(yield func(*Column) bool) {
 	for i, k := range f.Columns {
 		c := Column{Attempt: k.Attempt, Step: k.Step, Repeat: k.Repeat, StartNs: k.StartNs, Passes: k.Passes, Layout: f.Layouts[k.Layout]}
 		if i > 0 {
@@ -169,10 +169,8 @@ func (f *Frame) Each(visit func(*Column) error) error {
 			}
 		}
 
-		if err := visit(&c); err != nil {
-			return err
+		if !yield(&c) {
+			return
 		}
 	}
-
-	return nil
 }
