@@ -155,7 +155,7 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 			f.remap(rows)
 		}
 
-		if l := f.layout; l != nil && l.Attempt < len(r.world.Launches) {
+		if l := f.layout; l != nil && l.Attempt < r.world.Attempts {
 			f.arrange(l.Attempt)
 		}
 	}

@@ -195,7 +195,7 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 
 	q.Settle(topo, true)
 	w := q.Processes.world
-	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, len(w.Launches)
+	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, w.Attempts
 	h.bound(f)
 	return f, nil
 }
@@ -285,7 +285,7 @@ func (h *History) transfers() *transfers {
 	if h.windows {
 		w := h.feed.Processes.world
 		var layouts []*frame.Layout
-		for k := range w.Launches {
+		for k := range w.Attempts {
 			layouts = append(layouts, w.Layout(k, w.Beginning(k)))
 		}
 

@@ -220,7 +220,7 @@ func (r *processes) build(topo *topology.File) bool {
 	r.Rows, r.rowOf = r.world.Ranks, nil
 	r.each(func(p *process) {
 		p.Placed = p.Stepped
-		p.Attempt, p.Later = r.world.Seat(p.Process)
+		p.Attempt, p.Later = p.Seat()
 	})
 	return true
 }

@@ -27,7 +27,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 	lag = cmp.Or(max(0, lag), DefaultLag)
 	for len(f.Pending) > 0 {
 		c := f.Pending[0]
-		if w := f.Processes.world; w == nil || c.Place.Attempt >= len(w.Launches) {
+		if w := f.Processes.world; w == nil || c.Place.Attempt >= w.Attempts {
 			return // what began it turned out to be of another launch
 		}
 

@@ -31,7 +31,7 @@ func (w *World) talkers(l *Layout) []*talkers {
 	groups := map[int32]*talkers{}
 	for _, p := range w.all {
 		row := w.Row(p.Rank)
-		if row < 0 || w.seats[p].attempt != l.Attempt {
+		if row < 0 || p.attempt != l.Attempt {
 			continue
 		}
 

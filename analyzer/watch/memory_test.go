@@ -31,6 +31,7 @@ var caches = map[string][]string{
 	"feed.Feed":      {"latest", "spare", "layout", "owners", "stale", "passed"},
 	"feed.processes": {"offs", "offKnown", "rowOf", "newest", "world"},
 	"feed.process":   {"first", "early", "copied", "at"},
+	"frame.Process":  {"attempt", "later"}, // as of the world
 }
 
 // sameMemory compares memories field by field, private ones too. Package detect holds
