@@ -18,11 +18,10 @@ type job struct {
 	memory
 	reader  feed.Reader
 	verdict *verdict.Verdict
-	dirty   bool // differs from what was saved
-	taken   bool // over, and nothing stored of it since; see unrepeated
-	failing string
+	dirty   bool     // differs from what was saved
+	taken   bool     // over, and nothing stored of it since; see unrepeated
+	failing string   // why the last look could not read it, "" when it could
 	damaged []string // files that this process said are damaged
-	since   time.Time
 }
 
 // maxUnsent bounds what waits for a sink that fails; the oldest go first.

@@ -2,7 +2,9 @@ package watch
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,7 +56,7 @@ var (
 // nothing is.
 func (w *Watcher) Handler(deep func() (nodes, failures int)) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{w.Status, deep})
+	registry.MustRegister(prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) { collect(ch, w.Status(), deep) }))
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -70,24 +72,15 @@ func (w *Watcher) Handler(deep func() (nodes, failures int)) http.Handler {
 	return mux
 }
 
-// collector reads the metrics from a watcher's status when it is asked; it counts nothing itself.
-type collector struct {
-	status func() Status
-	deep   func() (nodes, failures int)
-}
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
+// collect makes the metrics of a watcher's status, anew for each scrape: nothing is counted
+// twice, and a job that was dropped leaves no series behind.
+func collect(ch chan<- prometheus.Metric, s Status, deep func() (nodes, failures int)) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	s := c.status()
 	counter(metricLooks, float64(s.Looks-s.Failed), "ok")
 	counter(metricLooks, float64(s.Failed), "failed")
 	counter(metricDropped, float64(s.Dropped))
@@ -95,8 +88,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(metricRepeated, float64(s.Repeated))
 	gauge(metricJobs, float64(len(s.Jobs)))
 	gauge(metricThresholds, truth(s.BadThresholds != ""))
-	if c.deep != nil {
-		nodes, failures := c.deep()
+	if deep != nil {
+		nodes, failures := deep()
 		gauge(metricDeep, float64(nodes))
 		counter(metricDeepFailed, float64(failures))
 	}
@@ -105,7 +98,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricLastLook, float64(s.LastLook.UnixNano())/1e9)
 	}
 
-	for _, name := range s.Names() {
+	for _, name := range slices.Sorted(maps.Keys(s.Jobs)) {
 		j := s.Jobs[name]
 		counter(metricSteps, float64(j.Steps), name)
 		counter(metricLate, float64(j.Late), name)

@@ -273,7 +273,7 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 
 	news, err := j.read(ctx, w.cfg, w.o.Lag, at)
 	if err != nil {
-		j.broken(err, w.o.Now())
+		j.failing = err.Error()
 		w.show(j)
 		return err
 	}
@@ -316,14 +316,6 @@ func (w *Watcher) over(ctx context.Context, name string, at feed.Stage) (bool, e
 
 	newest, err := w.o.Source.Newest(ctx, name)
 	return err == nil && !newest.IsZero() && w.o.Now().Sub(newest) >= w.o.Forget, err
-}
-
-func (j *job) broken(err error, now time.Time) {
-	if j.failing == "" {
-		j.since = now
-	}
-
-	j.failing = err.Error()
 }
 
 // open returns the job, from its saved state where there is one.
