@@ -64,7 +64,7 @@ func (w *observation) divide(table *source.Live) error {
 	}
 
 	if by != byLeases {
-		w.watch.Holder = &watch.Rows{Name: s.name, Sink: w.sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
+		w.watch.Holder = &watch.Rows{Name: s.name, Sink: w.watch.Sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
 		return nil
 	}
 

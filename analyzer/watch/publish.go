@@ -65,7 +65,7 @@ func (w *Watcher) publish(ctx context.Context, j *job) error {
 		return err
 	}
 
-	if err := w.o.Sink.Verdicts(ctx, j.Unsent); err != nil {
+	if err := w.o.Sink(ctx, j.Unsent); err != nil {
 		return err
 	}
 

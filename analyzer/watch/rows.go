@@ -24,8 +24,8 @@ const (
 // Caveat: watchers go by their own clocks, which must agree within a fraction of the lease;
 // while one does not yet know of another both may follow a job, and say a change twice.
 type Rows struct {
-	Name  string // of this watcher, different from all others'
-	Sink  Sink
+	Name  string                                              // of this watcher, different from all others'
+	Sink  func(ctx context.Context, rows []row.Verdict) error // as Options.Sink
 	Table Table
 	Lease time.Duration // the same for all of them
 	Now   func() time.Time
@@ -70,7 +70,7 @@ func (s *Rows) Leave(ctx context.Context) error { return s.say(ctx, s.Now(), Sta
 
 func (s *Rows) say(ctx context.Context, now time.Time, state string) error {
 	at := row.Verdict{AtNs: now.UnixNano(), Node: s.Name, Finding: FindingWatcher, State: state}
-	if err := s.Sink.Verdicts(ctx, []row.Verdict{at}); err != nil {
+	if err := s.Sink(ctx, []row.Verdict{at}); err != nil {
 		return fmt.Errorf("say that watcher %s is %s: %w", s.Name, state, err)
 	}
 

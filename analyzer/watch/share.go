@@ -92,7 +92,7 @@ func (w *Watcher) takeOver(ctx context.Context, j *job) error {
 		return nil
 	}
 
-	if err := w.o.Sink.Verdicts(ctx, nil); err != nil { // it makes the table that is read next
+	if err := w.o.Sink(ctx, nil); err != nil { // it makes the table that is read next
 		return err
 	}
 

@@ -20,20 +20,17 @@ import (
 // maxThresholds bounds the thresholds file.
 const maxThresholds = 64 << 10
 
-// Thresholds follows a file of detect.Config's fields (JSON or YAML, the names of
+// thresholds follows a file of detect.Config's fields (JSON or YAML, the names of
 // the JSON tags). What the file leaves out keeps its default. A ConfigMap's file
 // is replaced by a link, so links are followed here: the operator names the file.
-type Thresholds struct {
+type thresholds struct {
 	path string
 	last []byte // the content, or why there is none; nil before the first look
 }
 
-// NewThresholds follows the file at path.
-func NewThresholds(path string) *Thresholds { return &Thresholds{path: path} }
-
-// Next reads the file. changed is true when its content is another one than at
+// next reads the file. changed is true when its content is another one than at
 // the last call and could be used; an error is returned once for each content.
-func (t *Thresholds) Next() (cfg detect.Config, changed bool, err error) {
+func (t *thresholds) next() (cfg detect.Config, changed bool, err error) {
 	data, err := readBounded(t.path)
 	is := data
 	if err != nil {

@@ -32,37 +32,30 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Sink stores rows of the table of verdicts, which it makes where it is missing: all of
-// them or an error, a row that is there already a second time never.
-type Sink interface {
-	Verdicts(ctx context.Context, rows []row.Verdict) error
-}
-
-// Observer hears of a job's verdict after each look that brought news. changes is
-// empty when nothing is said differently. It is called from the goroutine of Look.
-type Observer func(ctx context.Context, v *verdict.Verdict, changes []Change)
-
 // Options configure a Watcher.
 type Options struct {
 	Source Source
 	Jobs   []string // nil = all of the source
-	// Sink takes changes; nil stores nothing.
-	Sink Sink
+	// Sink stores changes as rows of the table of verdicts, which it makes where it is missing:
+	// all of them or an error, a row that is there already a second time never. nil stores nothing.
+	Sink func(ctx context.Context, rows []row.Verdict) error
 	// Holder says which jobs of the store are this watcher's, of several; nil follows all.
 	Holder Holder
 	// Table is where a job that was another watcher's is taken up; it goes with Holder.
 	Table Table
 	// StateDir keeps what was learnt over restarts; "" keeps nothing.
 	StateDir string
-	// Thresholds is followed; nil means detect.Default.
-	Thresholds *Thresholds
+	// Thresholds is a file that is read again with each look; "" means detect.Default.
+	Thresholds string
 	// MinImpact is the share of step time from which a verdict is not healthy.
 	// 0 means that of the thresholds.
 	MinImpact float64
 	Lag       time.Duration // a step waits for ranks that are late; 0 means feed.DefaultLag
 	// Forget is for how long a job without news is kept; 0 means DefaultForget.
-	Forget    time.Duration
-	Observers []Observer
+	Forget time.Duration
+	// Observers hear of a job's verdict after each look that brought news, on the goroutine of
+	// Look. changes is empty when nothing is said differently.
+	Observers []func(ctx context.Context, v *verdict.Verdict, changes []Change)
 	Log       *slog.Logger     // nil is silent
 	Now       func() time.Time // nil is time.Now
 }
@@ -74,10 +67,12 @@ const DefaultForget = time.Hour
 // Watcher follows the jobs of one source. Look and Run are used by one goroutine;
 // Status may be called by others.
 type Watcher struct {
-	o     Options
-	cfg   detect.Config
-	state *stateDir
-	jobs  map[string]*job
+	o   Options
+	cfg detect.Config
+	// thresholds is nil without a file of them.
+	thresholds *thresholds
+	state      *stateDir       // nil without Options.StateDir
+	jobs       map[string]*job // those that are followed, by name
 
 	// mu guards the status alone: metrics are read from it while a look is under way.
 	mu     sync.Mutex
@@ -96,8 +91,9 @@ func New(o Options) (*Watcher, error) {
 
 	o.Forget = cmp.Or(o.Forget, DefaultForget)
 	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}, status: Status{Jobs: map[string]JobStatus{}}}
-	if o.Thresholds != nil {
-		cfg, ok, err := o.Thresholds.Next()
+	if o.Thresholds != "" {
+		w.thresholds = &thresholds{path: o.Thresholds}
+		cfg, ok, err := w.thresholds.next()
 		if err != nil {
 			return nil, err
 		}
@@ -203,11 +199,11 @@ func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 
 // rethink takes changed thresholds.
 func (w *Watcher) rethink() {
-	if w.o.Thresholds == nil {
+	if w.thresholds == nil {
 		return
 	}
 
-	cfg, changed, err := w.o.Thresholds.Next()
+	cfg, changed, err := w.thresholds.next()
 	if err != nil {
 		w.o.Log.Error("thresholds not taken, the last good ones stay", "error", err)
 		w.count(func(s *Status) { s.BadThresholds = err.Error() })

@@ -109,7 +109,7 @@ func TestLinkIsNamed(t *testing.T) {
 	var w *watch.Watcher
 	var last *verdict.Verdict
 	began, ended := -1, -1
-	w, err = watch.New(watch.Options{Source: s, Observers: []watch.Observer{func(ctx context.Context, v *verdict.Verdict, _ []watch.Change) {
+	w, err = watch.New(watch.Options{Source: s, Observers: []func(context.Context, *verdict.Verdict, []watch.Change){func(ctx context.Context, v *verdict.Verdict, _ []watch.Change) {
 		last = v
 		d.Observe(v, w.Suspects(v.Job))
 		for range 3 {
