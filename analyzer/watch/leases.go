@@ -284,7 +284,7 @@ func (l *Leases) write(ctx context.Context, view []string) error {
 	next.Metadata.Name = l.lease()
 	next.Metadata.Labels = map[string]string{shareLabel: l.group()}
 	next.Metadata.Annotations = map[string]string{watcherName: l.Name, actsOn: string(names)}
-	next.Spec.Seconds, next.Spec.Renewed = int(l.Lease/time.Second), health.MicroTime{Time: now}
+	next.Spec.Seconds, next.Spec.Renewed = int(l.Lease/time.Second), now.UTC().Format(health.MicroTime)
 	if next.Spec.Holder != l.id {
 		next.Spec.Holder, next.Spec.Acquired = l.id, next.Spec.Renewed
 	}
