@@ -109,17 +109,12 @@ type Cluster struct {
 
 // opinions is what a job's last verdict says of nodes.
 type opinions struct {
-	at    time.Time
-	nodes map[string]opinion
+	at    time.Time // when the job was last heard of
+	nodes map[string]judgement
 }
 
-// opinion is what a verdict says of a node. Of several the one of most weight counts.
-type opinion struct {
-	judgement
-	weight float64
-}
-
-// judgement is what a node's condition says, and what an act needs to know of it.
+// judgement is what a node's condition says, and what an act needs to know of it. Of several jobs'
+// on one node that of most weight counts.
 type judgement struct {
 	Status  string `json:"status"` // True, False, Unknown; "" never written
 	Reason  string `json:"reason"`
@@ -127,6 +122,9 @@ type judgement struct {
 	Job     string `json:"job,omitempty"`
 	Ranks   []int  `json:"ranks,omitempty"`
 	Devices int    `json:"devices,omitempty"`
+	// weight is the job impact, above 1 where the node is degraded: whatever is said to be bad
+	// outweighs all that is harmless. It is made anew with each verdict, and not kept.
+	weight float64
 }
 
 // node is what was written of a node.
@@ -193,7 +191,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, least := c.o.Now(), c.o.MinImpact()
-	r := opinions{at: at, nodes: map[string]opinion{}}
+	r := opinions{at: at, nodes: map[string]judgement{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if !verdict.Blamed(n.State) {
@@ -201,7 +199,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 		}
 
 		impact := v.Counts(n, least)
-		o := opinion{judgement{"True", cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), v.Job, n.Ranks, n.Devices}, impact + 1}
+		o := judgement{"True", cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), v.Job, n.Ranks, n.Devices, impact + 1}
 		if impact < least {
 			o.Status, o.Reason, o.weight = "False", reasonHarmless, impact
 		}

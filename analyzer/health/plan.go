@@ -115,7 +115,6 @@ func (c *Cluster) learn(name string, o *object) {
 // wanted merges what the jobs say: of several reasons the one that costs most.
 func (c *Cluster) wanted(now time.Time) map[string]judgement {
 	want := map[string]judgement{}
-	worst := map[string]float64{}
 	fresh := 0
 	for _, job := range slices.Sorted(maps.Keys(c.said)) {
 		r := c.said[job]
@@ -129,8 +128,8 @@ func (c *Cluster) wanted(now time.Time) map[string]judgement {
 				o.Status, o.Reason, o.weight = "Unknown", reasonEnded, 0
 			}
 
-			if _, ok := want[name]; !ok || o.weight > worst[name] {
-				want[name], worst[name] = o.judgement, o.weight
+			if w, ok := want[name]; !ok || o.weight > w.weight {
+				want[name] = o
 			}
 		}
 	}
