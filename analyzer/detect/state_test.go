@@ -105,18 +105,7 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 func frameOf(t *testing.T, rows *row.Rows, groups *topology.File) *frame.Frame {
 	t.Helper()
 	b := feed.NewHistory()
-	for i := range rows.Ranks {
-		b.AddRank(&rows.Ranks[i])
-	}
-
-	for i := range rows.Steps {
-		b.AddStep(&rows.Steps[i])
-	}
-
-	for i := range rows.Communications {
-		b.AddCommunication(&rows.Communications[i])
-	}
-
+	rows.AddTo(b)
 	f, err := b.Frame(groups)
 	if err != nil {
 		t.Fatal(err)

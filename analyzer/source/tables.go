@@ -20,7 +20,7 @@ type tables[P any] interface {
 }
 
 // loadTables is Source.Load of a store: the ranks, then the other tables part by part.
-func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Builder, o Options) (Info, error) {
+func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row.Builder, o Options) (Info, error) {
 	job, err := Pick(ctx, s, name, job)
 	if err != nil {
 		return Info{}, err
@@ -75,19 +75,8 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Bui
 }
 
 // hand gives rows to b and counts them.
-func (i *Info) hand(b Builder, rows *row.Rows) {
-	for k := range rows.Ranks {
-		b.AddRank(&rows.Ranks[k])
-	}
-
-	for k := range rows.Steps {
-		b.AddStep(&rows.Steps[k])
-	}
-
-	for k := range rows.Communications {
-		b.AddCommunication(&rows.Communications[k])
-	}
-
+func (i *Info) hand(b row.Builder, rows *row.Rows) {
+	rows.AddTo(b)
 	i.Ranks += len(rows.Ranks)
 	i.Steps += len(rows.Steps)
 	i.Communications += len(rows.Communications)

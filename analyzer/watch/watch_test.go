@@ -142,18 +142,7 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 	tb.Helper()
 	b := feed.NewHistory()
-	for i := range rows.Ranks {
-		b.AddRank(&rows.Ranks[i])
-	}
-
-	for i := range rows.Steps {
-		b.AddStep(&rows.Steps[i])
-	}
-
-	for i := range rows.Communications {
-		b.AddCommunication(&rows.Communications[i])
-	}
-
+	rows.AddTo(b)
 	f, err := b.Frame(topo)
 	if err != nil {
 		tb.Fatal(err)
