@@ -22,13 +22,8 @@ type tableReader struct {
 	seen  string // what the last look found
 }
 
-// tableCursor is the Cursor of a ClickHouse database.
-type tableCursor struct {
-	Since int64 `json:"since"`
-}
-
-func (d *database) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
-	c, err := goOn[tableCursor](d.at.String(), cursor)
+func (d *database) follow(o Options, job string, from []byte) (feed.Reader, error) {
+	c, err := goOn(d.at.String(), from)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +162,7 @@ func (r *tableReader) after(ns int64) string {
 
 // Cursor implements feed.Reader.
 func (r *tableReader) Cursor() ([]byte, error) {
-	return cursorOf(tableCursor{r.since})
+	return cursor{Since: r.since}.text()
 }
 
 // newest returns when the job's newest step began.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -45,13 +46,8 @@ func (r *fileReader) Damaged() (all []string) {
 	return all
 }
 
-// fileCursor is the Cursor of files: where each rank's rollup goes on.
-type fileCursor struct {
-	Ranks map[int]rollup.Position `json:"ranks"`
-}
-
-func (t *tree) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
-	c, err := goOn[fileCursor](t.dir, cursor)
+func (t *tree) follow(o Options, job string, from []byte) (feed.Reader, error) {
+	c, err := goOn(t.dir, from)
 	if err != nil {
 		return nil, err
 	}
@@ -192,16 +188,13 @@ func (r *fileReader) Drain() { r.draining = true }
 
 // Cursor implements feed.Reader.
 func (r *fileReader) Cursor() ([]byte, error) {
-	c := fileCursor{Ranks: map[int]rollup.Position{}}
-	for rank, p := range r.saved {
-		c.Ranks[rank] = p
-	}
-
+	c := cursor{Ranks: map[int]rollup.Position{}}
+	maps.Copy(c.Ranks, r.saved)
 	for _, k := range r.ranks {
 		c.Ranks[k.dir.Rank] = k.stream.LowWater()
 	}
 
-	return cursorOf(c)
+	return c.text()
 }
 
 // Close implements feed.Reader.

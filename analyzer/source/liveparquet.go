@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -31,13 +32,8 @@ type part struct {
 	first, last    int64 // start_ns
 }
 
-// partsCursor is the Cursor of a Parquet store.
-type partsCursor struct {
-	Done []string `json:"done"`
-}
-
-func (s *store) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
-	c, err := goOn[partsCursor]("Parquet store "+s.dir, cursor)
+func (s *store) follow(o Options, job string, from []byte) (feed.Reader, error) {
+	c, err := goOn("Parquet store "+s.dir, from)
 	if err != nil {
 		return nil, err
 	}
@@ -192,13 +188,7 @@ func (r *partsReader) look() error {
 
 // Cursor implements feed.Reader.
 func (r *partsReader) Cursor() ([]byte, error) {
-	c := partsCursor{Done: make([]string, 0, len(r.done))}
-	for name := range r.done {
-		c.Done = append(c.Done, name)
-	}
-
-	slices.Sort(c.Done)
-	return cursorOf(c)
+	return cursor{Done: slices.Sorted(maps.Keys(r.done))}.text()
 }
 
 // measure reads the starts alone: how many rows, from when to when.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // windowRows is about how many rows of a store are read at a time, overlap how
@@ -65,21 +66,28 @@ func (r *storeReader) Damaged() []string { return nil }
 // Close implements feed.Reader: connections are the source's.
 func (r *storeReader) Close() error { return nil }
 
+// cursor is what a reader's Cursor says, as JSON: one of these, by what is followed.
+type cursor struct {
+	Since int64                   `json:"since,omitempty"` // ClickHouse: the newest start that was handed over, ns
+	Done  []string                `json:"done,omitempty"`  // Parquet: the files that were handed over, sorted
+	Ranks map[int]rollup.Position `json:"ranks,omitempty"` // segments: where each rank's rollup goes on
+}
+
 // goOn reads a cursor, nil from the beginning, where of names what is followed.
-func goOn[C any](of string, cursor []byte) (c C, err error) {
-	if cursor == nil {
+func goOn(of string, text []byte) (c cursor, err error) {
+	if text == nil {
 		return c, nil
 	}
 
-	if err := json.Unmarshal(cursor, &c); err != nil {
+	if err := json.Unmarshal(text, &c); err != nil {
 		return c, fmt.Errorf("go on in %s: %w", of, err)
 	}
 
 	return c, nil
 }
 
-// cursorOf writes a cursor.
-func cursorOf(c any) ([]byte, error) {
+// text writes a cursor.
+func (c cursor) text() ([]byte, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("write cursor: %w", err)

@@ -117,10 +117,11 @@ type Source interface {
 
 	// Of a source that grows, as a Live asks it: listJobs returns the jobs that are there now,
 	// sorted, and none is no error; newest is about when the newest piece of a job came, the
-	// zero time when there is none; follow begins to read a job where cursor says.
+	// zero time when there is none; follow begins to read a job where an earlier
+	// reader's cursor says, from its beginning with nil.
 	listJobs(ctx context.Context) ([]string, error)
 	newest(ctx context.Context, job string) (time.Time, error)
-	follow(o Options, job string, cursor []byte) (feed.Reader, error)
+	follow(o Options, job string, from []byte) (feed.Reader, error)
 }
 
 // noSuchJob says that a job is not named and there are several, or that the named one is not
