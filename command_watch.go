@@ -16,7 +16,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
-	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent"
@@ -38,7 +37,7 @@ type observation struct {
 	log     *slog.Logger
 	live    *source.Live
 	watcher *watch.Watcher
-	deep    *depth.Depth                  // nil without --deepen
+	deep    func() (nodes, failures int)  // how --deepen does, nil without it
 	beside  []func(context.Context) error // what runs beside the looks
 	told    *health.Cluster               // of a single look, else nil
 	out     io.Writer
@@ -201,12 +200,7 @@ func (w *observation) run(ctx context.Context) error {
 			return err
 		}
 
-		var deep func() (nodes, failures int)
-		if w.deep != nil {
-			deep = w.deep.Places
-		}
-
-		g.Go(func() error { return agent.ServeProbes(ctx, l, w.watcher.Handler(deep)) })
+		g.Go(func() error { return agent.ServeProbes(ctx, l, w.watcher.Handler(w.deep)) })
 	}
 
 	if w.live.Missing() {

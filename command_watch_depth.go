@@ -72,7 +72,7 @@ func (w *observation) deepen() error {
 		return err
 	}
 
-	w.deep = d
+	w.deep = d.Places
 	w.beside = append(w.beside, d.Run)
 	w.observe(func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { d.Observe(v, w.watcher.Suspects(v.Job)) })
 	return nil

@@ -47,8 +47,8 @@ func (s *Agents) Check() error {
 	return err
 }
 
-// Addresses returns where the switches of a node's agents listen.
-func (s *Agents) Addresses(ctx context.Context, node string) ([]string, error) {
+// addresses returns where the switches of a node's agents listen.
+func (s *Agents) addresses(ctx context.Context, node string) ([]string, error) {
 	switch {
 	case s.Where == OfPods:
 		return s.pods(ctx, node)
@@ -132,7 +132,7 @@ func (s *Agents) Set(ctx context.Context, job, node string, communication bool) 
 // each calls f for every agent of the node that knows the job, with what it is told
 // now; an error where there is none.
 func (s *Agents) each(ctx context.Context, job, node string, f func(context.Context, tracepb.TrainingDataTraceClient, string, Setting) error) error {
-	at, err := s.Addresses(ctx, node)
+	at, err := s.addresses(ctx, node)
 	if err != nil {
 		return err
 	}
