@@ -93,7 +93,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		return nil, err
 	}
 
-	rows := feed.NewHistory()
+	rows := &feed.History{}
 	if a.info, err = s.Load(ctx, a.job, rows, o); err != nil {
 		return nil, err
 	}

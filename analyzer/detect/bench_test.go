@@ -76,7 +76,7 @@ func bigRows(b *feed.History, steps int) {
 // decide is the statistics.
 func BenchmarkAnalyze(b *testing.B) {
 	for b.Loop() {
-		bl := feed.NewHistory()
+		bl := &feed.History{}
 		bigRows(bl, 1000)
 		f, err := bl.Frame(bigTopology())
 		if err != nil {
@@ -95,7 +95,7 @@ func BenchmarkAnalyze(b *testing.B) {
 
 // BenchmarkObserve is one new step of 10,000 ranks in watch.
 func BenchmarkObserve(b *testing.B) {
-	bl := feed.NewHistory()
+	bl := &feed.History{}
 	bigRows(bl, 64)
 	f, err := bl.Frame(bigTopology())
 	if err != nil {

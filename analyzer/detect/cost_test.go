@@ -34,7 +34,7 @@ func weighed(t *testing.T, name string, seed uint64, ranks int, change func(*sim
 	}
 
 	change(&cfg)
-	b := feed.NewHistory()
+	b := &feed.History{}
 	truth, err := simulate.Run(cfg, b)
 	if err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 // frameOf is the columns of rows.
 func frameOf(t *testing.T, rows *row.Rows, groups *topology.File) *frame.Frame {
 	t.Helper()
-	b := feed.NewHistory()
+	b := &feed.History{}
 	rows.AddTo(b)
 	f, err := b.Frame(groups)
 	if err != nil {

@@ -46,9 +46,6 @@ type History struct {
 // historySamples is how many steps of each process roles are guessed from.
 const historySamples = 256
 
-// NewHistory returns an empty History.
-func NewHistory() *History { return &History{} }
-
 func (h *History) init(job string) {
 	if h.feed == nil {
 		h.feed = New()

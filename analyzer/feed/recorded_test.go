@@ -108,7 +108,7 @@ func TestColumnsAreThoseRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(len(name)), 1))
 			for _, shuffled := range []bool{false, true} {
-				h := NewHistory()
+				h := &History{}
 				add := []func(){}
 				for i := range rows.Ranks {
 					h.AddRank(&rows.Ranks[i])

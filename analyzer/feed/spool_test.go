@@ -62,7 +62,7 @@ func TestSpool_SortsWhatDoesNotFit(t *testing.T) {
 // so; a file that can't be written is an error that says what to do.
 func TestHistory_NowhereToWrite(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	h := NewHistory()
+	h := &History{}
 	h.rows.limit = 1
 	for n := range uint64(3000) {
 		h.AddStep(stepRow(0, 1, 3000-n, int64(3000-n)*second, 1))
@@ -78,7 +78,7 @@ func TestHistory_NowhereToWrite(t *testing.T) {
 	}
 
 	t.Setenv("TMPDIR", t.TempDir())
-	h = NewHistory()
+	h = &History{}
 	h.rows.limit = 1
 	for n := range uint64(3000) {
 		h.AddStep(stepRow(0, 1, n, int64(n)*second, 1))
@@ -111,7 +111,7 @@ func TestHistory_HoldsFewColumns(t *testing.T) {
 		"skewed":      {60 * second, func(int, int) bool { return true }, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := NewHistory()
+			h := &History{}
 			h.rows.limit = 1 << 18
 			for r := range ranks {
 				for s := range steps {

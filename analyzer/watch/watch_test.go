@@ -141,7 +141,7 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 // analyzed is the verdict of `analyze` on all rows at once.
 func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 	tb.Helper()
-	b := feed.NewHistory()
+	b := &feed.History{}
 	rows.AddTo(b)
 	f, err := b.Frame(topo)
 	if err != nil {

@@ -282,7 +282,7 @@ func read(tb testing.TB, store string) (*feed.History, source.Info) {
 		tb.Fatal(err)
 	}
 
-	rows := feed.NewHistory()
+	rows := &feed.History{}
 	info, err := s.Load(tb.Context(), "fleet", rows, source.Options{})
 	if err := errors.Join(err, s.Close()); err != nil {
 		tb.Fatal(err)
