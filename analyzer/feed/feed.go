@@ -287,25 +287,6 @@ func (f *Feed) place(p *process, s *step) bool {
 	return true
 }
 
-// column finds or makes a column, nil when it has gone already.
-func (f *Feed) column(at place) *column {
-	if c := f.latest; c != nil && c.Place == at {
-		return c
-	}
-
-	k, ok := f.find(at)
-	if !ok {
-		if f.Begun && at.compare(f.Last.Place) <= 0 {
-			return nil
-		}
-
-		f.Pending = slices.Insert(f.Pending, k, f.fresh(at))
-	}
-
-	f.latest = f.Pending[k]
-	return f.latest
-}
-
 // owner numbers the processes of a rank by their start, from 1.
 func (f *Feed) owner(p *process) uint16 {
 	n := uint16(1)
@@ -336,23 +317,6 @@ func (f *Feed) join(at *place) {
 	}
 }
 
-// find returns where the column is in Pending, or belongs. A column that is there
-// under an earlier run stays where it is.
-func (f *Feed) find(at place) (int, bool) {
-	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at place) int { return c.Place.compare(at) })
-	if ok {
-		return k, true
-	}
-
-	for i, c := range f.Pending {
-		if c.Place.Run != at.Run && c.Place.same(at) {
-			return i, true
-		}
-	}
-
-	return k, false
-}
-
 // gone counts a row whose column went already.
 func (f *Feed) gone(at place, k int, owner uint16) {
 	for i := range f.Recent {
@@ -368,25 +332,6 @@ func (f *Feed) gone(at place, k int, owner uint16) {
 	}
 
 	f.Again++
-}
-
-// fresh returns an empty column, of a spare one's memory where there is one.
-func (f *Feed) fresh(at place) *column {
-	n := len(f.Processes.Rows)
-	c := &column{}
-	if k := len(f.spare); k > 0 {
-		c = f.spare[k-1]
-		f.spare = f.spare[:k-1]
-	}
-
-	*c = column{Place: at, V: c.V, StartRow: -1, Owner: make([]uint16, n)}
-	for m := range c.V {
-		for i := range c.V[m] {
-			c.V[m][i] = frame.NaN
-		}
-	}
-
-	return c
 }
 
 // Stale reports whether who is who changed since Settle: it wants the topology then.
