@@ -22,6 +22,7 @@ type tableReader struct {
 	seen  string // what the last look found
 }
 
+// follow implements Source.
 func (d *database) follow(o Options, job string, from []byte) (feed.Reader, error) {
 	c, err := goOn(d.at.String(), from)
 	if err != nil {
@@ -45,6 +46,7 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		}
 	}
 
+	// The last window has no end: rows that came since the look are read with it.
 	from := r.from + int64(r.window)*r.width
 	where := r.after(from)
 	if r.window+1 < r.number {
@@ -66,6 +68,7 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		return false, err
 	}
 
+	// Only now, when they were taken: after an error the same windows are read again.
 	for i := range rows.Steps {
 		r.since, r.begun = max(r.since, rows.Steps[i].StartNs), true
 	}
@@ -76,6 +79,7 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 
 // readRanks hands the table of ranks over when it changed.
 func (r *tableReader) readRanks(ctx context.Context, take func(*row.Rows) error) error {
+	// The sum of versions rises with each new word on a process, whichever it is.
 	sign := ""
 	q := "SELECT count(), sum(version), max(started_ns) FROM " + row.RanksTable + " WHERE job = " + ddl.Literal(r.job)
 	err := query(ctx, r.d, q, func(rows driver.Rows) error {
@@ -120,6 +124,8 @@ func (r *tableReader) look(ctx context.Context) error {
 			return err
 		}
 
+		// Rows of the overlap come again with each look. Unless their number or the newest start has
+		// changed there is none that was not handed over.
 		sight := fmt.Sprint(n, last)
 		if sight == r.seen {
 			return nil // nothing new

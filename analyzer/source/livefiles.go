@@ -42,6 +42,7 @@ func (r *fileReader) Damaged() (all []string) {
 	return all
 }
 
+// follow implements Source.
 func (t *tree) follow(o Options, job string, from []byte) (feed.Reader, error) {
 	c, err := goOn(t.dir, from)
 	if err != nil {
@@ -87,6 +88,8 @@ func (r *fileReader) arrange() error {
 	return nil
 }
 
+// learn looks for nodes and groups anew when a rank is new: the files that tell them may be written,
+// or change, after the first rank has begun.
 func (r *fileReader) learn(dirs []segment.RankDir) error {
 	info := Info{Job: r.job}
 	p, err := layoutOf(&info, r.o, r.dir, []string{r.job}, dirs)
@@ -98,6 +101,7 @@ func (r *fileReader) learn(dirs []segment.RankDir) error {
 	return nil
 }
 
+// begin follows one more rank, from where an earlier process stopped if there was one.
 func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	o := r.plan.Options(d, rollup.None)
 	k := &rankReader{dir: d, stream: rollup.New(o), newest: math.MinInt64}

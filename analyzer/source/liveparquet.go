@@ -32,6 +32,7 @@ type part struct {
 	first, last    int64 // start_ns
 }
 
+// follow implements Source.
 func (s *store) follow(o Options, job string, from []byte) (feed.Reader, error) {
 	c, err := goOn("Parquet store "+s.dir, from)
 	if err != nil {
@@ -63,12 +64,14 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 	to := from + r.width
 	r.window++
 	if r.window == r.number {
+		// Division rounds down: the last window takes what is left over.
 		to = math.MaxInt64
 	}
 
 	var rows row.Rows
 	err := inOrder(ctx, len(r.batch), r.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
 		p := &r.batch[i]
+		// Most files hold one stretch of time, so that a window opens few of them.
 		if p.last < from || p.first >= to {
 			return &row.Rows{}, nil
 		}
@@ -84,6 +87,7 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		return false, err
 	}
 
+	// The feed wants rows of one process by their starts, and files are of several ranks each.
 	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
 		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
 	})

@@ -66,6 +66,7 @@ func (k *rankReader) read(ctx context.Context, until int64, drain bool) (*row.Ro
 	return &k.rows, nil
 }
 
+// collect takes what is finished. Raw records and the account are of no use to the feed, and large.
 func (k *rankReader) collect() {
 	from := len(k.rows.Steps)
 	k.stream.Take(&k.rows)
@@ -85,6 +86,7 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 		return false, 0, err
 	}
 
+	// The list is made anew each time: the agent rotates, compresses and ages segments meanwhile.
 	at := slices.IndexFunc(list, func(s segment.Info) bool { return plainName(s.Name) == k.segment })
 	if at < 0 {
 		// Not begun, or the segment was aged away: the next one that is there.
@@ -165,11 +167,13 @@ func (k *rankReader) end(f *segment.Reader, list []segment.Info, at int) (last b
 		return true
 	}
 
+	// Nobody writes to a segment that another one follows, so a line without its end never gets one.
 	k.stream.Torn(f.Torn())
 	k.segment, k.offset = plainName(list[at+1].Name), 0
 	return false
 }
 
+// plainName is the name before compression: a closed segment gets .zst while it is being followed.
 func plainName(name string) string {
 	if ext := filepath.Ext(name); ext != "" {
 		return name[:len(name)-len(ext)]

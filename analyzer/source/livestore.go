@@ -29,10 +29,12 @@ type storeReader struct {
 	sign     string // tells whether the table of ranks that was handed over has changed
 	comms    bool   // communications are of use
 
+	// The rows of a first look are those of the whole job: windows bound what is held of them.
 	from, width    int64 // windows of the look at hand
 	window, number int
 }
 
+// newStoreReader reads the given topology once: a file that is wrong is an error before any row is.
 func newStoreReader(o Options, job string) (r storeReader, err error) {
 	r.o, r.job = o, job
 	r.topology, err = o.givenTopology()

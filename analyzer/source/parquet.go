@@ -25,6 +25,7 @@ type store struct {
 	dir string
 }
 
+// openParquet opens a directory that has a table of laggard's in it.
 func openParquet(dir string) (Source, error) {
 	if dir == "" {
 		return nil, errors.New("open source parquet: no directory given: write parquet:DIR")
@@ -141,6 +142,8 @@ func (s *store) parts(table, job string) ([]string, error) {
 	return partsOf(folders[job])
 }
 
+// partsOf lists the files of a job that count: what a compaction has replaced is left out, and so is
+// what is being written, whose name begins with a dot.
 func partsOf(folder string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -191,6 +194,7 @@ func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([
 	}
 
 	var all []row.Rank
+	// One copy of a group for all files: each rank is a file of its own, and names all of its members.
 	groups := members{}
 	err = inOrder(ctx, len(paths), o.workers(), func(_ context.Context, i int) ([]row.Rank, error) {
 		return guarded(paths[i], func() ([]row.Rank, error) { return readRanks(paths[i], job) })

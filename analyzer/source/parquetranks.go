@@ -35,6 +35,7 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 
 		group := make([]row.Rank, g.NumRows())
 		for i := range group {
+			// A file from before the column has none, and an empty list is what the other stores say.
 			group[i].Off = []string{}
 		}
 
@@ -82,6 +83,7 @@ func readValues(chunk parquet.ColumnChunk, rows []row.Rank, set func(*row.Rank, 
 			var n int
 			n, err = values.ReadValues(buffer[:])
 			for _, v := range buffer[:n] {
+				// Dremel's levels: 0 begins a row, 1 an element of its list, 2 one of a list in the list.
 				if v.RepetitionLevel() == 0 {
 					at++
 				}
@@ -106,6 +108,7 @@ func readValues(chunk parquet.ColumnChunk, rows []row.Rank, set func(*row.Rank, 
 // rankSetters take the value of a leaf column, by its top-level name.
 var rankSetters = settersOfRank()
 
+// settersOfRank are made once; a column that has no setter is of a newer laggard, and is skipped.
 func settersOfRank() map[string]func(*row.Rank, parquet.Value) {
 	setters := map[string]func(*row.Rank, parquet.Value){
 		"groups": func(r *row.Rank, v parquet.Value) { r.Groups = append(r.Groups, text(v)) },

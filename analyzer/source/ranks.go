@@ -67,6 +67,7 @@ func (m members) lists(c *native.Column, row int) [][]uint32 {
 
 // kept returns the one copy of a group's ranks.
 func (m members) kept(ranks []uint32) []uint32 {
+	// Lists of one hash are compared whole below, so a collision costs time alone.
 	h := uint64(len(ranks))
 	for _, r := range ranks {
 		h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15

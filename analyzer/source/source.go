@@ -61,6 +61,8 @@ type Options struct {
 	Progress func(done, total int)
 }
 
+// workers is how many parts are read at a time: reading is bound by the processor, since rows are
+// decoded and not only fetched.
 func (o Options) workers() int {
 	if o.Workers > 0 {
 		return o.Workers
@@ -69,6 +71,7 @@ func (o Options) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
+// progress tells whoever wants to know; a caller need not.
 func (o Options) progress(done, total int) {
 	if o.Progress != nil {
 		o.Progress(done, total)
@@ -194,6 +197,7 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
 	}
 
+	// Who names a format means profiles, even where the folder would pass for a profiling directory.
 	if o.From != "" {
 		return openProfiles(ctx, spec, o)
 	}
@@ -268,6 +272,7 @@ func checkDir(what, path string) error {
 	return nil
 }
 
+// isEmpty tells a directory without entries from one that can't be listed: both make Readdirnames fail.
 func isEmpty(path string) bool {
 	entries, err := os.ReadDir(path)
 	return err == nil && len(entries) == 0

@@ -32,10 +32,12 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row
 		return info, err
 	}
 
+	// Before the large tables: a wrong topology file is said in a second, not in a minute.
 	if err := useTopology(&info, o, ranks); err != nil {
 		return info, err
 	}
 
+	// Identities come first: with groups of their own the feed samples no times of steps.
 	info.hand(b, &row.Rows{Ranks: ranks})
 	steps, err := s.split(ctx, row.StepsTable, job, &info)
 	if err != nil {
