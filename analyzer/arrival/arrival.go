@@ -166,6 +166,8 @@ func (j *Job) collectives() [][]call {
 
 // align finds the offsets by which ends agree best.
 func align(all [][]call) (c clocks) {
+	// Each round moves every clock to the median by which its ends differ from the middle of their
+	// collectives: a median, for an end that is recorded late must not move it.
 	offsets, parts := reach(all)
 	var left []int64
 	for range rounds {
@@ -248,6 +250,7 @@ func middle(members []call, offsets map[uint32]int64) int64 {
 	return median(ends)
 }
 
+// median is without the overflow of a sum: stamps are ns since 1970.
 func median(values []int64) int64 {
 	if len(values) == 0 {
 		return 0

@@ -44,6 +44,7 @@ func (s *Stages) Observe(c *frame.Column) {
 	s.steps++
 	for m, sum := range s.sum {
 		for r := range sum {
+			// A NaN stays one in the sum: a rank of which a step is missing is not compared.
 			x := math.NaN()
 			if c.V[m] != nil {
 				x = float64(c.V[m][r])

@@ -138,6 +138,7 @@ func (s *Step) View() (*View, error) {
 		v.Unsure = seconds(c.unsure)
 	}
 
+	// Clocks are aligned within a part alone: lines of two parts stand as their hosts' clocks were.
 	v.Aligned = s.met(&c)
 	if !v.Aligned {
 		c, all, v.Unsure = clocks{}, nil, 0

@@ -15,6 +15,8 @@ type place struct {
 	Repeat       int32
 }
 
+// compare is the order in which the job ran: a step that comes back after a restart of the loop is
+// behind what ran before it, though its number is lower.
 func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Run, q.Run), cmp.Compare(p.Step, q.Step), cmp.Compare(p.Repeat, q.Repeat))
 }
@@ -45,6 +47,7 @@ type step struct {
 	V              [frame.MetricCount]float32
 }
 
+// of takes from a row what a column needs. In memory a row is twice as long.
 func (s *step) of(r *row.Step) {
 	s.Step, s.Repeat, s.StartNs, s.EndNs, s.Passes = int64(r.Step), int32(r.Repeat), r.StartNs, r.StartNs+r.StepNs, int(r.FPCount)
 	frame.Cells(r, &s.V)
@@ -55,6 +58,7 @@ func (c *column) set(k int, s *step) {
 	c.Passes = max(c.Passes, s.Passes)
 	for m, x := range &s.V {
 		if c.V[m] == nil {
+			// Memory for a metric comes with its first value: most jobs record half of them.
 			if x != x {
 				continue
 			}
@@ -73,6 +77,7 @@ func (c *column) key() frame.Key {
 
 // column finds or makes a column, nil when it has gone already.
 func (f *Feed) column(at place) *column {
+	// The ranks of one step mostly come one after the other.
 	if c := f.latest; c != nil && c.Place == at {
 		return c
 	}
@@ -117,6 +122,7 @@ func (f *Feed) fresh(at place) *column {
 	}
 
 	*c = column{Place: at, V: c.V, StartRow: -1, Owner: make([]uint16, n)}
+	// What is there is of the column whose memory this was.
 	for m := range c.V {
 		for i := range c.V[m] {
 			c.V[m][i] = frame.NaN

@@ -109,6 +109,8 @@ func (f *Feed) communication(c *row.Communication) (*process, int) {
 	return p, p.Communicate(c)
 }
 
+// step places a row, or holds it until it is known what its process is: a restart of the job, or of
+// one rank, looks the same at its first row.
 func (f *Feed) step(s *row.Step) {
 	p := f.note(s)
 	if p == nil {
@@ -132,6 +134,7 @@ func (f *Feed) note(s *row.Step) *process {
 		return nil
 	}
 
+	// A number so high would overflow int64 in what is computed from it; no job counts so far.
 	if s.StepNs < 0 || s.Step > 1<<62 {
 		return nil
 	}
@@ -151,6 +154,7 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 		}
 
 		f.stale = false
+		// Rows are ranks in order, so a new rank moves those behind it in every column that waits.
 		if !slices.Equal(rows, r.Rows) {
 			f.remap(rows)
 		}
@@ -204,6 +208,7 @@ func (f *Feed) alone(p *process) bool {
 		return true
 	}
 
+	// By the time that was recorded: a job in which nobody goes on may be starting as a whole.
 	others, went := 0, 0
 	f.Processes.each(func(q *process) {
 		if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
@@ -246,6 +251,7 @@ func (f *Feed) place(p *process, s *step) bool {
 		return false
 	}
 
+	// A row that comes late, or twice, says nothing of how far its process is.
 	if s.StartNs > p.LastStart || p.LastStart == 0 {
 		if p.LastStart != 0 && s.Step <= p.LastStep {
 			p.Run++
@@ -268,6 +274,7 @@ func (f *Feed) place(p *process, s *step) bool {
 
 	p.at = col.Place
 	switch had := col.Owner[k]; {
+	// Filled by this process or a later one of its rank: the row came twice, or the step was done again.
 	case had >= owner:
 		f.Again++
 		return false
@@ -277,6 +284,8 @@ func (f *Feed) place(p *process, s *step) bool {
 
 	col.Owner[k] = owner
 	col.Newest = max(col.Newest, s.EndNs)
+	// The start of the lowest rank stands for the column, for whoever looks at it must find the same one
+	// in whatever order rows come. A process that joined later has begun its step somewhere in the middle.
 	if !p.Later && (col.StartRow < 0 || k <= col.StartRow) {
 		col.StartRow, col.StartNs = k, s.StartNs
 	}

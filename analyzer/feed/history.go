@@ -46,6 +46,7 @@ type History struct {
 // historySamples is how many steps of each process roles are guessed from.
 const historySamples = 256
 
+// init makes the feed with the first row, so that the zero value is of use.
 func (h *History) init(job string) {
 	if h.feed == nil {
 		h.feed = New()
@@ -98,6 +99,7 @@ func (h *History) AddCommunication(c *row.Communication) {
 	h.keep(h.rows.add(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) }))
 }
 
+// keep notes the first error; Settle returns it, since those who add rows take none.
 func (h *History) keep(err error) {
 	if h.err == nil {
 		h.err = err
@@ -139,6 +141,7 @@ func (s *step) append(b []byte, process int32) []byte {
 	return b
 }
 
+// read is append's other way. StartNs is the spool's.
 func (s *step) read(b []byte) (process int32) {
 	le := binary.LittleEndian
 	process, s.Step = int32(le.Uint32(b)), int64(le.Uint64(b[4:]))
@@ -203,6 +206,7 @@ const sparseCells = 64
 
 // bound leaves the steps out that the fewest ranks recorded until there are not too many.
 func (h *History) bound(f *frame.Frame) {
+	// Room is for sparseCells cells a row, and for a million in any case.
 	most := max(1, (sparseCells*int(h.feed.Accepted)+1<<20)/len(f.Ranks))
 	if len(h.steps) <= most {
 		h.steps = nil
@@ -250,6 +254,7 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 
 		s := &h.step
 		p := h.processes[s.read(b[1:])]
+		// Of a column that waits for completeness alone the end is of no use, and is not spooled.
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
 		if h.left == nil || !h.left[frame.Place{Step: uint64(s.Step), Repeat: uint16(s.Repeat)}] {
@@ -282,6 +287,7 @@ func (h *History) transfers() *transfers {
 	if h.windows {
 		w := h.feed.Processes.world
 		var layouts []*frame.Layout
+		// Every launch has a layout of its own, and a group may exist in one of them alone.
 		for k := range w.Attempts {
 			layouts = append(layouts, w.Layout(k, w.Beginning(k)))
 		}

@@ -89,6 +89,7 @@ func (r *processes) process(rank uint32, id uint64) *process {
 // denseRanks bounds the tables that are indexed by rank.
 const denseRanks = 1 << 20
 
+// find is process without the table: from the newest backwards, since that is who is asked for.
 func (r *processes) find(rank uint32, id uint64) *process {
 	list := r.Ranks[rank]
 	for k := len(list) - 1; k >= 0; k-- {
@@ -157,6 +158,8 @@ func (r *processes) off() []frame.Off {
 // step notes what the layout needs of a step.
 func (r *processes) step(p *process, s *row.Step) {
 	at := frame.Place{Step: s.Step, Repeat: s.Repeat}
+	// The lines of Process are far away in memory: its two fields that each row asks for are read from
+	// here until one of them changes.
 	if !p.copied {
 		p.first, p.early, p.copied = p.First, p.EarlyNs, true
 	}
@@ -253,6 +256,7 @@ func (r *processes) running(attempt int) []*frame.Process {
 
 // row returns the row of a rank, -1 when it has none.
 func (r *processes) row(rank uint32) int {
+	// Ranks are mostly dense, so a table of them is small, and a search for each row is not.
 	if r.rowOf == nil {
 		most := 0
 		for _, k := range r.Rows {

@@ -75,6 +75,7 @@ func (f *Feed) due(c *column, at Stage, lag time.Duration) bool {
 		return false
 	}
 
+	// Of all that wait: the last may have few ranks in it yet, and none that has ended late.
 	newest := int64(0)
 	for _, x := range f.Pending[1:] {
 		newest = max(newest, x.Newest)
@@ -105,6 +106,7 @@ func (f *Feed) complete(c *column, l *frame.Layout) bool {
 	return false
 }
 
+// grow keeps the lists by row as long as there are rows: ranks appear while the feed runs.
 func (f *Feed) grow() {
 	for len(f.Missed) < len(f.Processes.Rows) {
 		f.Missed = append(f.Missed, 0)
@@ -120,6 +122,7 @@ func (f *Feed) grow() {
 func (f *Feed) relieve(c *column) {
 	changed := false
 	for k, owner := range c.Owner {
+		// Owners are numbered by their starts, so a higher one came later.
 		if owner <= f.owners[k] {
 			continue
 		}
@@ -152,6 +155,7 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 			continue
 		}
 
+		// It counts no further than anybody asks, so it can't wrap around.
 		f.Missed[k] = min(f.Missed[k]+1, silentAfter)
 		if k < c.StartRow {
 			before++
@@ -168,6 +172,8 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 		out.StartNs = 0 // the frame looks no further either
 	}
 
+	// A metric that nobody recorded in this step is nil for the engine, however the column's memory was
+	// used before.
 	for m, v := range c.V {
 		for _, x := range v {
 			if x == x {
@@ -181,11 +187,13 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	f.remember(c)
 	f.Last, f.Begun = *c, true
 	f.Last.V, f.Last.Owner = [frame.MetricCount][]float32{}, nil
+	// A few: columns wait by twos and threes, and a large job's is megabytes.
 	if len(f.spare) < 4 {
 		f.spare = append(f.spare, c)
 	}
 }
 
+// remember keeps who was in a column: a row that comes for it later is late, or came twice.
 func (f *Feed) remember(c *column) {
 	r := fed{c.Place, c.Owner}
 	if len(f.Recent) < recentColumns {

@@ -24,21 +24,29 @@ type Metric uint8
 // The metrics. Self is step - exposed - dataloader - checkpoint. TP to Other are
 // the union of the communication ranges of one dimension.
 const (
+	// Begin to end of the step, and its forward passes, summed up.
 	Step Metric = iota
 	FP
+	// Backward passes, where a tool recorded them.
 	Backward
+	// Union of all communication ranges, and the part of it that the trainer was blocked in.
 	Comm
 	Exposed
+	// By dimension; Other are groups whose dimension nobody told.
 	TP
 	PP
 	DP
 	CP
 	EP
 	Other
+	// Waits for input, and saves of the model.
 	DataLoader
 	Checkpoint
+	// The rank's own work: what is left of the step.
 	Self
+	// FP as the host launched it, where FP is the device's.
 	HostFP
+	// What the rank was given to do: a count.
 	Tokens
 	MetricCount
 )

@@ -141,6 +141,7 @@ func SplitGroup(text string) (dim, name string, index int) {
 		return dim, name, -1
 	}
 
+	// From the end: the size is not needed, and the name may be anybody's.
 	name = name[:end]
 	if end = strings.LastIndexByte(name, ':'); end < 0 {
 		return dim, name, -1
@@ -159,6 +160,7 @@ func normalDim(d string) string {
 	switch d = strings.ToLower(d); d {
 	case "tp", "pp", "dp", "cp", "ep":
 		return d
+	// TaskD's word for it, in parallel_group.json.
 	case "exp":
 		return "ep"
 	}

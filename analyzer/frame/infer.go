@@ -49,6 +49,7 @@ func (w *World) talkers(l *Layout) []namedGroup {
 		slices.Sort(g.rows)
 		g.rows = slices.Compact(g.rows)
 		g.bytes /= float64(len(g.rows))
+		// Sends and receives between ranks are what a pipeline does; no other dimension needs them.
 		if g.dim == "" && g.p2p {
 			g.dim = "pp"
 		}
@@ -213,6 +214,8 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		return
 	}
 
+	// The parts must be whole stages: the largest number that divides all their sizes is what one stage
+	// has, if several stages work alike.
 	unit := 0
 	for _, p := range parts {
 		unit = gcd(unit, len(p))
@@ -270,6 +273,7 @@ func (p *Process) median(time func(*Sample) float32) (float32, bool) {
 	return v[len(v)/2], true
 }
 
+// gcd is the greatest common divisor; of 0 and b it is b.
 func gcd(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b

@@ -29,6 +29,8 @@ func launches(all []*Process) []*launch {
 	var out []*launch
 	cur := newLaunch()
 	var pending []*Process
+	// pending are processes that began within a spread of each other, held their ranks: they are judged
+	// together, for one alone can't tell a restart of the job from that of a rank.
 	held := map[uint32]bool{}
 	flush := func() {
 		if len(pending) == 0 {
@@ -44,6 +46,7 @@ func launches(all []*Process) []*launch {
 			world = max(world, int(p.Meta.WorldSize))
 		}
 
+		// A job of another size was started anew, however few of its ranks are back yet.
 		resized := world > 0 && cur.world > 0 && world != cur.world
 		if renewed > 0 && (resized || 2*renewed >= len(cur.first)) {
 			out = append(out, cur)

@@ -145,6 +145,8 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		l.Node[r] = None
 		_, listed := w.nodeOf[rank]
 		fits := of.world == 0 || rank < of.world
+		// A rank without a process is missed where it is known to belong: the file lists it, or the job has
+		// begun but once.
 		l.Present[r] = p != nil || fits && (listed || len(w.nodeOf) == 0 && w.Attempts == 1)
 		if !l.Present[r] {
 			continue
@@ -172,6 +174,7 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		}
 	}
 
+	// One model says nothing, and roles are finer only where they must be.
 	if len(several) < 2 {
 		models = nil
 	}
