@@ -194,6 +194,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	r := opinions{at: at, nodes: map[string]judgement{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
+		// Who has recovered is as well as who was never named.
 		if !verdict.Blamed(n.State) {
 			continue
 		}
@@ -212,6 +213,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.wake.Wake()
 }
 
+// message is that of a node's condition: what `kubectl describe node` shows to who has never heard of us.
 func message(job string, n *verdict.Node) string {
 	when := fmt.Sprintf("step %d", n.SinceStep)
 	if n.SinceTime != "" { // RFC 3339: those who read conditions sit in other places
@@ -237,6 +239,7 @@ func jobWords(job string) string { return "job " + job + ": " }
 // events queues transients that are new. Those of before the first verdict on a
 // job are old news.
 func (c *Cluster) events(v *verdict.Verdict, now time.Time) {
+	// A first verdict may name what passed a week ago.
 	known := c.state.Jobs[v.Job]
 	c.state.Jobs[v.Job] = true
 	for _, e := range v.Events {
@@ -268,6 +271,7 @@ func (c *Cluster) forgetEvents() {
 	}
 }
 
+// node is what was written of a node, nothing yet of one that is new.
 func (c *Cluster) node(name string) *node {
 	n := c.state.Nodes[name]
 	if n == nil {

@@ -96,6 +96,7 @@ func (a API) DeleteLease(ctx context.Context, namespace string, l *Lease) error 
 	return fmt.Errorf("delete Lease %s/%s: %w", namespace, l.Metadata.Name, mayLease(err, namespace))
 }
 
+// mayLease names the rights of a watcher of --share where one is missing.
 func mayLease(err error, namespace string) error {
 	return mayNot(err, namespace, "laggard-watch-share", "list, create, update and delete on leases.coordination.k8s.io", "--verb=list,create,update,delete --resource=leases.coordination.k8s.io")
 }

@@ -38,6 +38,7 @@ func (j *job) observe(cfg detect.Config) func(*frame.Column) {
 			j.engine = detect.New(cfg, c.Layout)
 		}
 
+		// It is unknown where the lowest ranks are missing: the time of before stands then.
 		if c.StartNs > 0 {
 			j.LastNs = c.StartNs
 		}
@@ -82,6 +83,7 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, la
 			}
 		}
 
+		// While the source has more, a rank that seems to be missing may be in the next part.
 		at := feed.More
 		if !more {
 			at = last

@@ -14,6 +14,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
+// description names a metric as the program's others are named.
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("laggard_"+name, help, labels, nil)
 }
@@ -107,6 +108,7 @@ func collect(ch chan<- prometheus.Metric, s Status, deep func() (nodes, failures
 		gauge(metricPending, float64(j.Pending), name)
 		gauge(metricDamaged, float64(j.Damaged), name)
 		gauge(metricFailing, truth(j.Failing != ""), name)
+		// Before the first step there is nothing to be behind.
 		if j.Judged > 0 {
 			gauge(metricLag, max(0, float64(j.Newest-j.Judged)/1e9), name)
 			gauge(metricBehind, time.Since(time.Unix(0, j.Judged)).Seconds(), name)
@@ -120,6 +122,7 @@ func collect(ch chan<- prometheus.Metric, s Status, deep func() (nodes, failures
 
 // verdictMetrics are those of one job's verdict.
 func verdictMetrics(gauge func(d *prometheus.Desc, v float64, labels ...string), job string, v *verdict.Verdict) {
+	// A series must come once in a scrape, and a verdict may name a node for two causes: the first counts.
 	seen := map[string]bool{}
 	for _, n := range v.Nodes {
 		if n.State == verdict.Recovered || seen[n.Node] {
@@ -136,6 +139,7 @@ func verdictMetrics(gauge func(d *prometheus.Desc, v float64, labels ...string),
 	for i, l := range v.Links {
 		name := l.Group
 		if name == "" || groups[name] {
+			// Links of one name, or of none, are told apart by their place in the verdict.
 			name += "#" + strconv.Itoa(i)
 		}
 
@@ -159,6 +163,7 @@ func verdictMetrics(gauge func(d *prometheus.Desc, v float64, labels ...string),
 	gauge(metricJobLast, float64(v.Steps.Last), job)
 }
 
+// truth is 1 or 0, as Prometheus has truths.
 func truth(b bool) float64 {
 	if b {
 		return 1

@@ -48,6 +48,7 @@ func (s *Rows) Mine(ctx context.Context, jobs []string) ([]string, error) {
 
 	alive := []string{s.Name}
 	for _, r := range rows {
+		// Who has left says so, and needn't be waited for.
 		if r.State == stateAlive && r.Node != s.Name {
 			alive = append(alive, r.Node)
 		}
@@ -68,6 +69,7 @@ func (s *Rows) Held() bool { return true }
 // Leave implements Holder.
 func (s *Rows) Leave(ctx context.Context) error { return s.say(ctx, s.Now(), stateGone) }
 
+// say writes this watcher's row: its name stands where a node's does, and of no job.
 func (s *Rows) say(ctx context.Context, now time.Time, state string) error {
 	at := row.Verdict{AtNs: now.UnixNano(), Node: s.Name, Finding: findingWatcher, State: state}
 	if err := s.Sink(ctx, []row.Verdict{at}); err != nil {

@@ -68,6 +68,7 @@ func (w *Watcher) share(ctx context.Context, names []string) ([]string, error) {
 	}
 
 	for name := range w.jobs {
+		// A job that the source does not list just now stays: forget drops it in its time.
 		if !slices.Contains(mine, name) && slices.Contains(names, name) {
 			w.letGo(name)
 		}
@@ -134,6 +135,8 @@ func (w *Watcher) unrepeated(ctx context.Context, j *job) error {
 func owner(alive []string, job string) string {
 	best, most := "", uint64(0)
 	for _, name := range alive {
+		// Rendezvous hashing (Thaler and Ravishankar, 1996): no table of owners, and each watcher computes
+		// the same.
 		if h := record.HashID(name, job).Mixed(); best == "" || h > most {
 			best, most = name, h
 		}
@@ -151,6 +154,7 @@ func (w *Watcher) said(ctx context.Context, job string) ([]statement, error) {
 
 	var all []statement
 	for _, r := range rows {
+		// What has ended is not said any more: to know it would mean to end it again.
 		if r.State != StateEnded {
 			all = append(all, statementOf(&r))
 		}

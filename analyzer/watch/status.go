@@ -50,6 +50,7 @@ func (w *Watcher) count(change func(s *Status)) {
 	change(&w.status)
 }
 
+// show brings the status of a job up to date. The verdict is shared with it: each look makes a new one.
 func (w *Watcher) show(j *job) {
 	f := j.Feed
 	now := JobStatus{Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent),
@@ -57,6 +58,7 @@ func (w *Watcher) show(j *job) {
 	w.count(func(s *Status) { s.Jobs[j.Job] = now })
 }
 
+// note counts a look, and what became of it.
 func (w *Watcher) note(err error) {
 	w.count(func(s *Status) {
 		s.Looks++

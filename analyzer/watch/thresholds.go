@@ -54,6 +54,7 @@ func (t *thresholds) next() (cfg detect.Config, changed bool, err error) {
 	return cfg, true, nil
 }
 
+// readBounded reads the file, unless somebody named one that is no file of thresholds.
 func readBounded(path string) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -105,6 +106,7 @@ func parseThresholds(data []byte) (detect.Config, error) {
 			return detect.Default(), fmt.Errorf("%s: %v is no number", k, values[k])
 		}
 
+		// NaN is refused with the rest: it compares as false.
 		if !(x > 0) || x > 1e6 {
 			return detect.Default(), fmt.Errorf("%s: %v is not a positive number", k, values[k])
 		}
@@ -115,6 +117,8 @@ func parseThresholds(data []byte) (detect.Config, error) {
 	return cfg, nil
 }
 
+// unknownKey names the key that was meant. A misspelt threshold that is silently left out would pass for
+// one that has no effect.
 func unknownKey(key string, known []string) error {
 	meant := ""
 	if near := spelling.Nearest(key, known); near != "" {

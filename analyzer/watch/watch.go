@@ -165,6 +165,7 @@ func (w *Watcher) Look(ctx context.Context) error { return w.look(ctx, feed.Curr
 // something are judged as they are.
 func (w *Watcher) Finish(ctx context.Context) error { return w.look(ctx, feed.Over) }
 
+// look is what Look and Finish have in common; at says whether anything may still come.
 func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 	w.rethink()
 	names, err := w.names(ctx)
@@ -191,6 +192,7 @@ func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 		}
 	}
 
+	// After the look: a job that has just gone on is not dropped.
 	w.forget()
 	err = errors.Join(errs...)
 	w.note(err)
@@ -214,6 +216,7 @@ func (w *Watcher) rethink() {
 		return
 	}
 
+	// The flag counts before the file, whatever the file says later.
 	cfg.MinImpact = cmp.Or(w.o.MinImpact, cfg.MinImpact)
 	w.cfg = cfg
 	for _, j := range w.jobs {
@@ -284,6 +287,7 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 		return err
 	}
 
+	// Without a verdict yet even a look that read nothing decides: that nothing was recorded is a verdict.
 	if j.dirty || j.verdict == nil {
 		w.judge(ctx, j)
 	}
@@ -340,6 +344,7 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	reader, err := w.o.Source.Follow(ctx, name, j.Cursor)
 	if err != nil && j.Cursor != nil {
 		w.o.Log.Warn("cannot go on where it stopped, the job is read from its beginning", "job", name, "error", err)
+		// What was said of it stands in the table, wherever reading begins.
 		said, taken := j.Stated, j.taken
 		if j = newJob(name); w.o.Holder != nil {
 			j.Stated, j.taken = said, taken
