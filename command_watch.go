@@ -44,6 +44,7 @@ type observation struct {
 	failed  error // of stdout
 }
 
+// watchCommand follows jobs for as long as it runs, or looks once.
 func watchCommand() *cobra.Command {
 	w := &observation{}
 	c := &cobra.Command{
@@ -250,6 +251,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	code := verdict.ExitHealthy
 	for _, j := range s.Jobs {
 		switch c := j.Verdict.Exit(w.watcher.MinImpact()); {
+		// Degraded is worse than undecided, and undecided worse than healthy.
 		case c == verdict.ExitDegraded, c == verdict.ExitUndecided && code == verdict.ExitHealthy:
 			code = c
 		}
@@ -262,6 +264,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	return nil
 }
 
+// wanted names the jobs that were asked for, where some were.
 func wanted(jobs []string) string {
 	if len(jobs) == 0 {
 		return ""
