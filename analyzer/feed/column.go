@@ -77,22 +77,16 @@ func (c *column) key() frame.Key {
 
 // column finds or makes a column, nil when it has gone already.
 func (f *Feed) column(at place) *column {
-	// The ranks of one step mostly come one after the other.
-	if c := f.latest; c != nil && c.Place == at {
-		return c
-	}
-
 	k, ok := f.find(at)
 	if !ok {
 		if f.Begun && at.compare(f.Last.Place) <= 0 {
 			return nil
 		}
 
-		f.Pending = slices.Insert(f.Pending, k, f.fresh(at))
+		f.Pending = slices.Insert(f.Pending, k, &column{Place: at, StartRow: -1, Owner: make([]uint16, len(f.Processes.Rows))})
 	}
 
-	f.latest = f.Pending[k]
-	return f.latest
+	return f.Pending[k]
 }
 
 // find returns where the column is in Pending, or belongs. A column that is there
@@ -110,26 +104,6 @@ func (f *Feed) find(at place) (int, bool) {
 	}
 
 	return k, false
-}
-
-// fresh returns an empty column, of a spare one's memory where there is one.
-func (f *Feed) fresh(at place) *column {
-	n := len(f.Processes.Rows)
-	c := &column{}
-	if k := len(f.spare); k > 0 {
-		c = f.spare[k-1]
-		f.spare = f.spare[:k-1]
-	}
-
-	*c = column{Place: at, V: c.V, StartRow: -1, Owner: make([]uint16, n)}
-	// What is there is of the column whose memory this was.
-	for m := range c.V {
-		for i := range c.V[m] {
-			c.V[m][i] = frame.NaN
-		}
-	}
-
-	return c
 }
 
 // remap moves pending columns to the rows of a job with other ranks.
@@ -158,7 +132,6 @@ func (f *Feed) remap(old []int) {
 	}
 
 	f.Missed, f.Seen = moved(f.Missed, to, n, 0), moved(f.Seen, to, n, 0)
-	f.spare = nil
 }
 
 // moved returns n values, each of v at its new place, and empty where there is none.

@@ -52,9 +52,6 @@ type Feed struct {
 	Open, Late, Again             uint64
 	Columns                       uint64
 
-	latest *column // of Pending: where the last row went
-	spare  []*column
-
 	layout *frame.Layout // of the columns that go
 	owners []uint16      // of each of its rows: the number of its process
 	stale  bool          // it is of a saved state

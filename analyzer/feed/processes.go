@@ -14,13 +14,9 @@ import (
 // process is one incarnation of one rank: how far its rows came, and what the layout of
 // the job needs to know of it.
 type process struct {
-	// What every row of a step asks for stands together: a fleet's processes don't
-	// fit a processor's cache, so each further line of it costs a row its time.
 	ID        uint64
 	LastStep  int64
 	LastStart int64
-	first     frame.Place // of First, as a copy
-	early     int64       // the same of EarlyNs
 	Attempt   int
 	Run       int   // how often it went back to an earlier step
 	Newest    int64 // start of the newest row that came, placed or not
@@ -33,7 +29,6 @@ type process struct {
 	Alone     bool // the only process of its rank so far
 	Tells     bool // roles, by its identity
 	begun     bool // of a History: a row was placed
-	copied    bool // first and early are those of the Process
 
 	number  int32 // in a History
 	waiting int32 // rows of a History that were not placed yet
@@ -158,14 +153,8 @@ func (r *processes) off() []frame.Off {
 // step notes what the layout needs of a step.
 func (r *processes) step(p *process, s *row.Step) {
 	at := frame.Place{Step: s.Step, Repeat: s.Repeat}
-	// The lines of Process are far away in memory: its two fields that each row asks for are read from
-	// here until one of them changes.
-	if !p.copied {
-		p.first, p.early, p.copied = p.First, p.EarlyNs, true
-	}
-
-	if p.Rows == 0 || at.Before(p.first) {
-		p.Stepped, p.First, p.FirstNs, p.copied = true, at, s.StartNs, false
+	if p.Rows == 0 || at.Before(p.First) {
+		p.Stepped, p.First, p.FirstNs = true, at, s.StartNs
 		if p.Node == "" {
 			p.Node = unique.Make(s.Node).Value() // one copy of each
 		}
@@ -173,8 +162,8 @@ func (r *processes) step(p *process, s *row.Step) {
 		r.Dirty = true
 	}
 
-	if s.StartNs > 0 && (p.early == 0 || s.StartNs < p.early) {
-		p.EarlyNs, p.copied = s.StartNs, false
+	if s.StartNs > 0 && (p.EarlyNs == 0 || s.StartNs < p.EarlyNs) {
+		p.EarlyNs = s.StartNs
 		r.Dirty = true
 	}
 

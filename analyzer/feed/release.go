@@ -2,6 +2,7 @@ package feed
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -47,7 +48,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 			return
 		}
 
-		f.Pending, f.latest = append(f.Pending[:0], f.Pending[1:]...), nil
+		f.Pending = slices.Delete(f.Pending, 0, 1)
 		f.send(c, observe)
 	}
 }
@@ -172,8 +173,8 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 		out.StartNs = 0 // the frame looks no further either
 	}
 
-	// A metric that nobody recorded in this step is nil for the engine, however the column's memory was
-	// used before.
+	// A metric that nobody recorded in this step is nil for the engine, even if a row had it whose place
+	// another one took.
 	for m, v := range c.V {
 		for _, x := range v {
 			if x == x {
@@ -187,10 +188,6 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	f.remember(c)
 	f.Last, f.Begun = *c, true
 	f.Last.V, f.Last.Owner = [frame.MetricCount][]float32{}, nil
-	// A few: columns wait by twos and threes, and a large job's is megabytes.
-	if len(f.spare) < 4 {
-		f.spare = append(f.spare, c)
-	}
 }
 
 // remember keeps who was in a column: a row that comes for it later is late, or came twice.
