@@ -340,9 +340,6 @@ func (f *Feed) gone(at place, k int, owner uint16) {
 	f.Again++
 }
 
-// Stale reports whether who is who changed since Settle: it wants the topology then.
-func (f *Feed) Stale() bool { return f.Processes.Dirty || f.stale }
-
 // Off returns when recording was off.
 func (f *Feed) Off() []frame.Off { return f.Processes.off() }
 

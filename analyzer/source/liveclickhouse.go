@@ -167,7 +167,7 @@ func (r *tableReader) after(ns int64) string {
 }
 
 // Cursor implements feed.Reader.
-func (r *tableReader) Cursor() ([]byte, error) {
+func (r *tableReader) Cursor() []byte {
 	return cursor{Since: r.since}.text()
 }
 

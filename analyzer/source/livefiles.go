@@ -181,13 +181,13 @@ func horizon(list []*rankReader) int64 {
 }
 
 // Topology implements feed.Reader.
-func (r *fileReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
+func (r *fileReader) Topology() *topology.File { return r.topology }
 
 // Drain implements feed.Reader.
 func (r *fileReader) Drain() { r.draining = true }
 
 // Cursor implements feed.Reader.
-func (r *fileReader) Cursor() ([]byte, error) {
+func (r *fileReader) Cursor() []byte {
 	c := cursor{Ranks: map[int]rollup.Position{}}
 	maps.Copy(c.Ranks, r.saved)
 	for _, k := range r.ranks {
@@ -196,9 +196,6 @@ func (r *fileReader) Cursor() ([]byte, error) {
 
 	return c.text()
 }
-
-// Close implements feed.Reader.
-func (r *fileReader) Close() error { return nil }
 
 // newest returns when a segment of the job was written last.
 func (t *tree) newest(_ context.Context, job string) (time.Time, error) {

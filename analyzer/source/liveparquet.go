@@ -191,7 +191,7 @@ func (r *partsReader) look() error {
 }
 
 // Cursor implements feed.Reader.
-func (r *partsReader) Cursor() ([]byte, error) {
+func (r *partsReader) Cursor() []byte {
 	return cursor{Done: slices.Sorted(maps.Keys(r.done))}.text()
 }
 

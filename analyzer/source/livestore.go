@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -57,16 +56,13 @@ func (r *storeReader) identities(ranks []row.Rank, sign string, take func(*row.R
 }
 
 // Topology implements feed.Reader.
-func (r *storeReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
+func (r *storeReader) Topology() *topology.File { return r.topology }
 
 // Drain implements feed.Reader: what is stored is finished.
 func (r *storeReader) Drain() {}
 
 // Damaged implements feed.Reader: what can't be read in a store is an error of Read.
 func (r *storeReader) Damaged() []string { return nil }
-
-// Close implements feed.Reader: connections are the source's.
-func (r *storeReader) Close() error { return nil }
 
 // cursor is what a reader's Cursor says, as JSON: one of these, by what is followed.
 type cursor struct {
@@ -89,11 +85,11 @@ func goOn(of string, text []byte) (c cursor, err error) {
 }
 
 // text writes a cursor.
-func (c cursor) text() ([]byte, error) {
+func (c cursor) text() []byte {
 	b, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("write cursor: %w", err)
+		panic("BUG: marshal cursor: " + err.Error())
 	}
 
-	return b, nil
+	return b
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -59,7 +58,6 @@ func (j *job) configure(cfg detect.Config) {
 func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, last feed.Stage) (bool, error) {
 	news := false
 	for {
-		var topo *topology.File
 		more, err := j.reader.Read(ctx, func(rows *row.Rows) error {
 			if rows.Len() == 0 {
 				return nil
@@ -77,12 +75,6 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, la
 			return news, fmt.Errorf("read job %s: %w", j.Job, err)
 		}
 
-		if j.Feed.Stale() {
-			if topo, err = j.reader.Topology(ctx); err != nil {
-				return news, fmt.Errorf("read topology of job %s: %w", j.Job, err)
-			}
-		}
-
 		// While the source has more, a rank that seems to be missing may be in the next part.
 		at := feed.More
 		if !more {
@@ -90,7 +82,7 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, la
 		}
 
 		went := j.Feed.Columns
-		j.Feed.Settle(topo, at == feed.Over)
+		j.Feed.Settle(j.reader.Topology(), at == feed.Over)
 		j.Feed.Release(at, lag, j.observe(cfg))
 		j.dirty = j.dirty || news || went != j.Feed.Columns
 		if !more {
@@ -127,12 +119,7 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 
 // save returns the job's state, the source's cursor in it.
 func (j *job) save() ([]byte, error) {
-	cursor, err := j.reader.Cursor()
-	if err != nil {
-		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
-	}
-
-	j.Cursor = cursor
+	j.Cursor = j.reader.Cursor()
 	data, err := j.encode()
 	if err != nil {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)

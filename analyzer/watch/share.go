@@ -79,10 +79,6 @@ func (w *Watcher) share(ctx context.Context, names []string) ([]string, error) {
 
 // letGo follows a job no more.
 func (w *Watcher) letGo(name string) {
-	if err := w.jobs[name].reader.Close(); err != nil {
-		w.o.Log.Warn("close job", "job", name, "error", err)
-	}
-
 	delete(w.jobs, name)
 	w.count(func(s *Status) { delete(s.Jobs, name) })
 }

@@ -118,13 +118,9 @@ func New(o Options) (*Watcher, error) {
 	return w, nil
 }
 
-// Close frees readers and the state directory.
+// Close frees the state directory, and gives shared jobs to others.
 func (w *Watcher) Close() error {
 	var errs []error
-	for _, j := range w.jobs {
-		errs = append(errs, j.reader.Close())
-	}
-
 	if w.state != nil {
 		errs = append(errs, w.state.close())
 	}

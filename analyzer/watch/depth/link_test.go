@@ -31,11 +31,10 @@ type recorded struct {
 
 func (s *recorded) Jobs(context.Context) ([]string, error)            { return []string{s.job}, nil }
 func (s *recorded) Newest(context.Context, string) (time.Time, error) { return time.Time{}, nil }
-func (s *recorded) Topology(context.Context) (*topology.File, error)  { return s.topo, nil }
-func (s *recorded) Cursor() ([]byte, error)                           { return nil, nil }
+func (s *recorded) Topology() *topology.File                          { return s.topo }
+func (s *recorded) Cursor() []byte                                    { return nil }
 func (s *recorded) Drain()                                            {}
 func (s *recorded) Damaged() []string                                 { return nil }
-func (s *recorded) Close() error                                      { return nil }
 func (s *recorded) Follow(context.Context, string, []byte) (feed.Reader, error) {
 	return s, nil
 }
