@@ -48,10 +48,13 @@ type Feed struct {
 	Last      column // the newest that went; its values are gone
 	Begun     bool
 
+	// Rows by what became of them: Accepted have a cell, and Estimated and HostOnly of those are flagged
+	// so. Open never ended, Late came when their column had gone, Again came twice.
 	Accepted, Estimated, HostOnly uint64 // rows
 	Open, Late, Again             uint64
 	Columns                       uint64
 
+	// What follows is not saved: Restore and the next Settle make it anew.
 	layout *frame.Layout // of the columns that go
 	owners []uint16      // of each of its rows: the number of its process
 	stale  bool          // it is of a saved state

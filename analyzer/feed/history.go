@@ -25,6 +25,8 @@ var ErrEmpty = errors.New("no steps were recorded")
 //
 // The zero value is ready to use. Rows are copied.
 type History struct {
+	// Rows go to the feed twice: at once for who is who, and by their starts, out of the spool, for the
+	// columns.
 	feed       *Feed
 	job        string
 	rows       spool
@@ -35,6 +37,7 @@ type History struct {
 	switched   int  // rows
 	frame      *frame.Frame
 
+	// Until bound has chosen which steps are left out.
 	steps map[frame.Place]int32 // rows of each
 	left  map[frame.Place]bool  // steps that are left out
 

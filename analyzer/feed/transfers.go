@@ -58,6 +58,8 @@ func (w *window) of(c *row.Communication) {
 
 // transfers puts windows of the members of a group together.
 type transfers struct {
+	// Windows of one group come from each of its ranks: they are one transfer when the job has passed
+	// the window's last step.
 	known   *frame.Communicators
 	pending map[transferKey]*frame.Transfer
 }

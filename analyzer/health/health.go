@@ -143,6 +143,7 @@ type node struct {
 }
 
 type state struct {
+	// By name; one that is well and untouched stays, for when it was last said.
 	Nodes  map[string]*node     `json:"nodes"`
 	Seen   map[string]time.Time `json:"seen"` // events by name
 	Jobs   map[string]bool      `json:"jobs"` // whose events of before are known

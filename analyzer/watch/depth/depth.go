@@ -101,6 +101,7 @@ type switched struct {
 
 // inquiry is what is being found out about a job.
 type inquiry struct {
+	// Open from begin to end; what is decided outlives it, so that the same is not looked into twice.
 	open     bool
 	why      string
 	opened   int64 // step
