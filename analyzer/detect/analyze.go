@@ -60,6 +60,7 @@ func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 
 		a.Observe(c)
 	}
+
 	for i := range rest {
 		a.ObserveTransfer(&rest[i])
 	}

@@ -114,6 +114,7 @@ func BenchmarkObserve(b *testing.B) {
 
 		cols = append(cols, &k)
 	}
+
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {

@@ -204,6 +204,7 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 
 		share, n = share+robust.Median64(waits), n+1
 	}
+
 	v := Analyze(f, Default())
 	found := false
 	for _, x := range v.Findings {

@@ -82,6 +82,7 @@ func columns(f *frame.Frame) []*frame.Column {
 
 		out = append(out, &k)
 	}
+
 	return out
 }
 

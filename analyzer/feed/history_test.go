@@ -85,6 +85,7 @@ func TestBuild_CellsInAnyOrderAndNaNWhereNothingCame(t *testing.T) {
 
 		n++
 	}
+
 	if n != 20 {
 		t.Errorf("Each yielded %d columns", n)
 	}
@@ -349,6 +350,7 @@ func TestStepsOff(t *testing.T) {
 		for c := range build(tt.off...).Each {
 			got += c.Off
 		}
+
 		if got != tt.want {
 			t.Errorf("off %q: %d steps, want %d", tt.off, got, tt.want)
 		}

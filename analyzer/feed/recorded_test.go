@@ -37,6 +37,7 @@ func digest(f *frame.Frame) string {
 			numbers(h, m, v)
 		}
 	}
+
 	// Those of one window come in any order.
 	windows := slices.SortedFunc(slices.Values(f.Transfers), func(a, b frame.Transfer) int {
 		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.To, b.To), cmp.Compare(a.Repeat, b.Repeat), cmp.Compare(a.Name, b.Name),
