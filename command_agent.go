@@ -26,6 +26,7 @@ type agentOptions struct {
 // defaultDir is TaskD's profiling directory (schemas/TASKD.md section 1).
 const defaultDir = "/user/cluster-info/profiling"
 
+// agentCommand is the sidecar's: one a pod, or one a node. writer/agent has what it does.
 func agentCommand() *cobra.Command {
 	o := &agentOptions{}
 	c := &cobra.Command{
@@ -48,6 +49,7 @@ over, ships, and leaves.`,
 	return c
 }
 
+// register adds the flags. Defaults suit a pod of MindCluster's, where nothing is set but --store.
 func (o *agentOptions) register(c *cobra.Command) {
 	o.shipping.flags(c, "64MiB")
 	f := c.Flags()
@@ -94,6 +96,7 @@ func (o *agentOptions) check() error {
 		return err
 	}
 
+	// Kubernetes gives NODE_NAME by the downward API; a machine without it has its host name.
 	if o.Node == "" {
 		if o.Node, err = os.Hostname(); err != nil {
 			return fmt.Errorf("find this node's name: %w; name it with --node", err)
@@ -108,6 +111,7 @@ func (o *agentOptions) check() error {
 		return usage("--switch-server needs --job-name: the switch belongs to a job")
 	}
 
+	// As the recorders call it: by the uid that MindCluster gives, else by a name of the user's.
 	o.Job = cmp.Or(os.Getenv("MINDX_TASK_ID"), os.Getenv("LAGGARD_JOB"), o.JobName)
 	if err := o.switchAddresses(); err != nil {
 		return usage("%v", err)
@@ -118,6 +122,7 @@ func (o *agentOptions) check() error {
 		return err
 	}
 
+	// Less would end the agent before the last rows are shipped; Kubernetes kills after 30 seconds.
 	if o.Grace < time.Second {
 		return usage("--grace %s: a second at least", o.Grace)
 	}

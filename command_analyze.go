@@ -79,6 +79,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	}
 
 	o := a.from
+	// Quarters of a batch run are noise beside its verdict, so only a terminal is shown how far it is.
 	if bar := newProgress(os.Stderr, "reading", 0); bar.terminal {
 		defer bar.done()
 		o.Progress = bar.of
@@ -93,7 +94,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		return nil, err
 	}
 
-	rows := feed.NewHistory()
+	rows := &feed.History{}
 	if a.info, err = s.Load(ctx, a.job, rows, o); err != nil {
 		return nil, err
 	}
@@ -109,13 +110,18 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	cfg := detect.Default()
 	cfg.MinImpact = a.minImpact
 	judge := detect.NewAnalysis(a.frame, cfg)
+	// Metrics are kept in memory for what draws them alone.
 	drawn := report.Drawn
 	if a.plain {
 		drawn = nil
 	}
 
-	stages := arrival.NewStages(judge)
-	if err := rows.Play(stages, drawn...); err != nil {
+	stages := &arrival.Stages{}
+	step := func(c *frame.Column) {
+		stages.Observe(c)
+		judge.Observe(c)
+	}
+	if err := rows.Play(step, judge.ObserveTransfer, drawn...); err != nil {
 		return nil, err
 	}
 
@@ -147,6 +153,7 @@ func (a *analysis) fewSteps(ctx context.Context, s source.Source, v *verdict.Ver
 		return nil
 	}
 
+	// The detector may have found the stages itself: its numbers count.
 	known := slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.StageImbalance })
 	if f := stages.Finding(); f != nil && !known {
 		v.Findings = slices.Insert(v.Findings, 0, *f)
@@ -197,6 +204,7 @@ func (a *analysis) picture() *report.Picture {
 	return a.drawing
 }
 
+// table writes the verdict for a terminal, or for a file that it was sent to.
 func (a *analysis) table(w io.Writer, v *verdict.Verdict) error {
 	return report.Table(w, v, a.terminal(w))
 }
@@ -221,6 +229,7 @@ func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
 	return errors.Join(report.HTML(f, v, a.picture(), made()), f.Close())
 }
 
+// analyzeCommand is the batch verdict: all rows are there, and none is waited for.
 func analyzeCommand() *cobra.Command {
 	a := &analysis{}
 	var output string
@@ -280,6 +289,7 @@ func (a *analysis) dimension(group string) string {
 	return ""
 }
 
+// write writes the verdict in the form that --output names.
 func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
 	switch output {
 	case "json":

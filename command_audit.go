@@ -16,6 +16,7 @@ import (
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
+// auditCommand compares and never writes, so that it may run beside agents.
 func auditCommand() *cobra.Command {
 	var job, output string
 	c := &cobra.Command{
@@ -43,6 +44,7 @@ reason. It changes nothing. Exit code 0: equal; 3: different.`,
 	return c
 }
 
+// runAudit prints the comparison. A difference is an exit code and not an error: the report says it.
 func runAudit(c *cobra.Command, dir, store, job, output string) error {
 	job, err := auditedJob(dir, job)
 	if err != nil {
@@ -95,11 +97,13 @@ func auditedJob(dir, job string) (string, error) {
 	return job, nil
 }
 
+// printAudit writes the account first, in the ledger's words, then what does not fit into it.
 func printAudit(w io.Writer, r *audit.Report, output string) error {
 	if output == "json" {
 		return writeJSON(w, "  ", r)
 	}
 
+	// The report has drops by reason; the equation wants their sum.
 	dropped := uint64(0)
 	for _, n := range r.Dropped {
 		dropped += n

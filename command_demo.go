@@ -44,6 +44,7 @@ type demo struct {
 	progress   *progress
 }
 
+// demoCommand shows the whole way on one machine, with real processes and a real fault.
 func demoCommand() *cobra.Command {
 	d := &demo{}
 	c := &cobra.Command{
@@ -155,6 +156,7 @@ func (d *demo) leastSteps() int {
 	return 60
 }
 
+// store is what all agents of the demo ship to: one store, as a job on several machines has.
 func (d *demo) store() string { return filepath.Join(d.dir, "store") }
 
 func demoNode(rank int) string { return fmt.Sprintf("node-%d", rank/demoRanksPerNode) }
@@ -169,6 +171,7 @@ func (d *demo) train(ctx context.Context) error {
 		g.Go(func() error { return d.agent(ctx, node) })
 	}
 
+	// The ports are bound here and handed on as open files: no worker can find its port taken.
 	listeners := make([]*os.File, demoWorld)
 	addresses := make([]string, demoWorld)
 	for rank := range listeners {
@@ -212,6 +215,7 @@ func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
 
 	c := exec.CommandContext(ctx, path, args...)
 	c.Env = os.Environ()
+	// SIGTERM and half a minute: an agent that is stopped ships first.
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = 30 * time.Second
 	return c, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
+// explainCommand says why: the verdict's evidence, a replay, and one step as a picture.
 func explainCommand() *cobra.Command {
 	a := &analysis{}
 	var replay bool
@@ -77,6 +78,7 @@ func explainCommand() *cobra.Command {
 	return c
 }
 
+// explain writes all that was asked for: the replay and the step are nil where they were not.
 func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *whatif.Result, view *arrival.View) error {
 	if output == "json" {
 		return writeJSON(w, "  ", struct {
@@ -111,6 +113,7 @@ const (
 func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Result, error) {
 	repairs, since := repairsOf(v, a.frame)
 	limit := min(mostReplayed, max(leastReplayed, replayedRanks/max(1, len(a.frame.Ranks))))
+	// The job as it runs now: a restart may have moved ranks to other nodes.
 	last := &frame.Layout{}
 	if n := len(a.frame.Layouts); n > 0 {
 		last = a.frame.Layouts[n-1]

@@ -36,6 +36,7 @@ func (o *timelines) flags(f *pflag.FlagSet) {
 	f.IntSliceVar(&o.ranks, "ranks", nil, "with --timeline: which ranks (default: the culprit, who waits for it, a peer)")
 }
 
+// check refuses what would be ignored, before anything is read.
 func (o *timelines) check(f *pflag.FlagSet) error {
 	if len(o.files) == 0 && (f.Changed("step") || f.Changed("ranks")) {
 		return usage("--step and --ranks go with --timeline FILE")
@@ -124,6 +125,7 @@ func (a *analysis) writeTimeline(o *timelines, v *verdict.Verdict, view *arrival
 				return traceOf(w, view)
 			}
 
+			// A copy: the report without a timeline may be drawn too.
 			p := *a.picture()
 			p.Timeline = view
 			return report.HTML(w, v, &p, made())

@@ -28,6 +28,7 @@ var (
 	exportTables  = []string{row.RanksTable, row.StepsTable, row.CommunicationsTable, row.RecordsTable}
 )
 
+// exportCommand hands data to other tools: it decides nothing and leaves nothing out.
 func exportCommand() *cobra.Command {
 	var e exporting
 	c := &cobra.Command{
@@ -55,6 +56,7 @@ its ranges as a Chrome trace for https://ui.perfetto.dev: a rank is a process, a
 	return c
 }
 
+// check refuses words that are unknown, with the nearest that is known.
 func (e *exporting) check() error {
 	switch {
 	case !slices.Contains(exportFormats, e.format):
@@ -68,6 +70,7 @@ func (e *exporting) check() error {
 	return nil
 }
 
+// run writes the file, then says what of the source is not in it.
 func (e *exporting) run(c *cobra.Command, spec string) error {
 	bar := newProgress(os.Stderr, "export", 0)
 	o := source.Options{From: e.from, Progress: bar.of}
@@ -153,6 +156,7 @@ type tableWriter interface {
 	Close() error
 }
 
+// tableWriter begins a file of the table in the format asked for.
 func (e *exporting) tableWriter(w io.Writer) (tableWriter, error) {
 	if e.format == "arrow" {
 		return arrow.NewWriter(w, e.table)
@@ -161,7 +165,7 @@ func (e *exporting) tableWriter(w io.Writer) (tableWriter, error) {
 	return parquet.NewExport(w, e.table)
 }
 
-// rowsOf is a source.Builder that writes the rows of one table in portions.
+// rowsOf is a row.Builder that writes the rows of one table in portions.
 type rowsOf struct {
 	table string
 	out   tableWriter
@@ -221,6 +225,8 @@ func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o s
 		return info, err
 	}
 
+	// Times of a trace are µs from its beginning: since 1970 they would leave a float64, which viewers
+	// use, no digits for ns.
 	base := int64(0)
 	for i := range b.Steps {
 		if at := b.Steps[i].StartNs; base == 0 || at < base {

@@ -38,6 +38,7 @@ func (s *shipping) uids() []uint32 {
 	return uids
 }
 
+// flags registers them. How much memory is usual differs: a sidecar shares its pod with a trainer.
 func (s *shipping) flags(c *cobra.Command, memory string) {
 	f := c.Flags()
 	f.StringVar(&s.records, "records", "light", "raw ranges to store: none, light (all kinds but Communication), all, or deep (all of the steps in which Communication was recorded)")
@@ -77,6 +78,7 @@ func (s *shipping) options() (intake.Options, error) {
 	return o, nil
 }
 
+// ingestCommand is the agent's way without the agent: existing files, one pass.
 func ingestCommand() *cobra.Command {
 	var to, node string
 	var foreign source.Options
@@ -170,6 +172,7 @@ func ingest(c *cobra.Command, root, to string, foreign source.Options, o intake.
 		err = errInterrupted
 	}
 
+	// Neither segments nor profiles: both reasons are said, for either may have been meant.
 	if errors.Is(err, intake.ErrNothing) && none != nil {
 		return fmt.Errorf("%w; %w", err, none)
 	}

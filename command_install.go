@@ -19,6 +19,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
+// installCommand is what an init container runs: the program carries its recorders in itself.
 func installCommand() *cobra.Command {
 	interpreter := "python3"
 	c := &cobra.Command{
@@ -129,6 +130,7 @@ func buildExtension(c *cobra.Command, interpreter, dir string) {
 	}
 
 	cmd := exec.CommandContext(c.Context(), path, "-B", "-m", "laggard", "build", "--here")
+	// The build must not record itself, nor say anything but why it failed.
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(dir, "python"), "LAGGARD_AUTO=0", "LAGGARD_DEBUG=0")
 	var said bytes.Buffer
 	cmd.Stderr = &said

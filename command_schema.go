@@ -13,6 +13,7 @@ import (
 	"github.com/laggard-dev/laggard/writer/clickhouse"
 )
 
+// schemaCommand is for servers on which an agent may not make its tables.
 func schemaCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schema",
@@ -55,6 +56,7 @@ func (o *schemaOptions) days() (map[string]int, error) {
 	return days, nil
 }
 
+// schemaPrintCommand needs no server: the statements go to whoever may run them.
 func schemaPrintCommand() *cobra.Command {
 	var o schemaOptions
 	var server, database string
@@ -88,6 +90,7 @@ func schemaPrintCommand() *cobra.Command {
 	return c
 }
 
+// schemaApplyCommand makes what is missing, and changes nothing that is there.
 func schemaApplyCommand() *cobra.Command {
 	var o schemaOptions
 	c := &cobra.Command{

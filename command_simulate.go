@@ -20,6 +20,7 @@ type simulation struct {
 	ranks, steps           int
 }
 
+// simulateCommand makes jobs whose truth is known: what the detector is measured by.
 func simulateCommand() *cobra.Command {
 	var s simulation
 	var list bool
@@ -120,6 +121,7 @@ func (s *simulation) config(ctx context.Context) (simulate.Config, error) {
 	return cfg, nil
 }
 
+// draw makes the scenario: from a file as it stands, over a recorded job, or by chance from the seed.
 func (s *simulation) draw(t *simulate.Trace) (cfg simulate.Config, err error) {
 	switch {
 	case s.file != "":
@@ -163,6 +165,7 @@ func recordedJob(ctx context.Context, spec, job string) (t *simulate.Trace, err 
 	return r.Trace(job, info.Topology)
 }
 
+// listScenarios writes each with its row of the detection suite's table.
 func listScenarios(c *cobra.Command) error {
 	for _, name := range append(simulate.Names(), simulate.Families()...) {
 		row, what := simulate.Row(name)

@@ -21,6 +21,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
 
+// traceCommand turns recording on and off while the job runs, and tells what is on.
 func traceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace",
@@ -37,6 +38,7 @@ type traceCall struct {
 	endpoint     endpoint.Options
 }
 
+// flags registers where the switch is and who asks.
 func (t *traceCall) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&t.job, "job", "", "the job; <namespace>/<job> or the job alone")
@@ -77,6 +79,7 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := f(ctx, conn, name); err != nil {
+		// A refused connection mostly means that no agent listens there; other errors are the agent's own words.
 		if s := status.Convert(err); s.Code() == codes.Unavailable && at.TCP != "" {
 			return fmt.Errorf("call agent %s: %s; is `laggard agent` running with --listen there?", at, s.Message())
 		} else if s.Code() != codes.Unknown {
@@ -89,6 +92,7 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 	return nil
 }
 
+// traceSetCommand is `trace on` or `trace off`.
 func traceSetCommand(word string) *cobra.Command {
 	var t traceCall
 	var words, server string
@@ -162,6 +166,7 @@ func (t *traceCall) configMap(ctx context.Context, w io.Writer, server string, s
 	return nil
 }
 
+// traceStatusCommand shows what is wanted beside what each recorder follows.
 func traceStatusCommand() *cobra.Command {
 	var t traceCall
 	var output string

@@ -16,7 +16,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
-	"github.com/laggard-dev/laggard/analyzer/watch/depth"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent"
@@ -26,26 +25,26 @@ import (
 
 // observation is a watcher: what its flags say, and what it was wired to.
 type observation struct {
-	source, to, metrics, thresholds, output string
-	from                                    source.Options
-	every                                   time.Duration
-	once                                    bool
-	watch                                   watch.Options
-	share                                   shareOptions
-	cluster                                 clusterOptions
-	depth                                   depthOptions
+	source, to, metrics, output string
+	from                        source.Options
+	every                       time.Duration
+	once                        bool
+	watch                       watch.Options
+	share                       shareOptions
+	cluster                     clusterOptions
+	depth                       depthOptions
 
 	log     *slog.Logger
 	live    *source.Live
-	sink    *verdictStore
 	watcher *watch.Watcher
-	deep    *depth.Depth                  // nil without --deepen
+	deep    func() (nodes, failures int)  // how --deepen does, nil without it
 	beside  []func(context.Context) error // what runs beside the looks
 	told    *health.Cluster               // of a single look, else nil
 	out     io.Writer
 	failed  error // of stdout
 }
 
+// watchCommand follows jobs for as long as it runs, or looks once.
 func watchCommand() *cobra.Command {
 	w := &observation{}
 	c := &cobra.Command{
@@ -92,7 +91,7 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 	f.StringVar(&w.to, "to", "", "store that takes the table verdicts: parquet:DIR or clickhouse://…")
 	f.StringVar(&w.watch.StateDir, "state", "", "directory that keeps what was learnt over restarts")
 	f.StringVar(&w.metrics, "metrics", "127.0.0.1:9613", `address of /metrics, /healthz and /readyz, "" for none`)
-	f.StringVar(&w.thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
+	f.StringVar(&w.watch.Thresholds, "thresholds", "", "file of thresholds (JSON or YAML), read again when it changes")
 	sourceFlags(c, &w.from)
 	f.Float64Var(&w.watch.MinImpact, "min-impact", 0, "share of step time from which a job is not healthy (0: that of the thresholds)")
 	f.DurationVar(&w.watch.Lag, "lag", feed.DefaultLag, "how long, by recorded time, a step waits for the rows of ranks that are late")
@@ -150,19 +149,14 @@ func (w *observation) start(ctx context.Context) (err error) {
 	o := &w.watch
 	o.Source, o.Log = w.live, w.log
 	w.observe(w.write)
-	if w.thresholds != "" {
-		o.Thresholds = watch.NewThresholds(w.thresholds)
-	}
-
 	if w.to != "" {
 		sink, err := intake.OpenStore(ctx, w.to, intake.StoreOptions{Logger: w.log})
 		if err != nil {
 			return err
 		}
 
-		w.sink = &verdictStore{sink: sink}
 		defer func() { err = errors.Join(err, sink.Close()) }()
-		o.Sink = w.sink
+		o.Sink = storeVerdicts(sink)
 	}
 
 	if w.share.name != "" {
@@ -194,7 +188,7 @@ func (w *observation) start(ctx context.Context) (err error) {
 }
 
 // observe adds one who hears of verdicts.
-func (w *observation) observe(o watch.Observer) {
+func (w *observation) observe(o func(context.Context, *verdict.Verdict, []watch.Change)) {
 	w.watch.Observers = append(w.watch.Observers, o)
 }
 
@@ -207,12 +201,7 @@ func (w *observation) run(ctx context.Context) error {
 			return err
 		}
 
-		var deep func() (nodes, failures int)
-		if w.deep != nil {
-			deep = w.deep.Places
-		}
-
-		g.Go(func() error { return agent.ServeProbes(ctx, l, w.watcher.Handler(deep)) })
+		g.Go(func() error { return agent.ServeProbes(ctx, l, w.watcher.Handler(w.deep)) })
 	}
 
 	if w.live.Missing() {
@@ -262,6 +251,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	code := verdict.ExitHealthy
 	for _, j := range s.Jobs {
 		switch c := j.Verdict.Exit(w.watcher.MinImpact()); {
+		// Degraded is worse than undecided, and undecided worse than healthy.
 		case c == verdict.ExitDegraded, c == verdict.ExitUndecided && code == verdict.ExitHealthy:
 			code = c
 		}
@@ -274,6 +264,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	return nil
 }
 
+// wanted names the jobs that were asked for, where some were.
 func wanted(jobs []string) string {
 	if len(jobs) == 0 {
 		return ""
@@ -301,21 +292,19 @@ func (w *observation) shown(v *verdict.Verdict) *verdict.Verdict {
 	return &shown
 }
 
-// verdictStore fits a store to the watcher.
-type verdictStore struct {
-	sink    ship.Sink
-	created bool
-}
+// storeVerdicts fits a store to the watcher. Tables are made with the first rows and not at the
+// start: a store that is away then is no reason not to watch.
+func storeVerdicts(sink ship.Sink) func(context.Context, []row.Verdict) error {
+	created := false
+	return func(ctx context.Context, rows []row.Verdict) error {
+		if !created {
+			if err := sink.Create(ctx); err != nil {
+				return fmt.Errorf("store verdicts: %w", err)
+			}
 
-// Verdicts implements watch.Sink.
-func (s *verdictStore) Verdicts(ctx context.Context, rows []row.Verdict) error {
-	if !s.created {
-		if err := s.sink.Create(ctx); err != nil {
-			return fmt.Errorf("store verdicts: %w", err)
+			created = true
 		}
 
-		s.created = true
+		return ship.Verdicts(ctx, sink, rows)
 	}
-
-	return ship.Verdicts(ctx, s.sink, rows)
 }

@@ -23,6 +23,7 @@ type clusterOptions struct {
 	health              health.Options
 }
 
+// flags registers them. --dry-run is the default: nobody's cluster is written to by a first try.
 func (o *clusterOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.kubernetes, "kubernetes", false, "tell the cluster: node condition TrainingDegraded and events, by the pod's service account (needs --dry-run=false)")
 	f.StringVar(&o.server, "kubernetes-server", "", "URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
@@ -34,6 +35,7 @@ func (o *clusterOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
 }
 
+// check refuses what would act otherwise than it reads.
 func (o *clusterOptions) check() error {
 	h := &o.health
 	switch {
@@ -75,6 +77,7 @@ func (w *observation) tell() error {
 		return nil
 	}
 
+	// Asked with each verdict: the watcher that knows it is made later than this.
 	h, err := w.health(func() float64 { return w.watcher.MinImpact() })
 	if err != nil {
 		return err

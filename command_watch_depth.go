@@ -19,6 +19,7 @@ type depthOptions struct {
 	endpoint endpoint.Options
 }
 
+// flags registers them. By default nothing is switched: recording Communication costs the trainer.
 func (o *depthOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.options.Nodes, "deepen", 0, "turn Communication on for suspect nodes and their peers, on so many nodes at most, and off again when decided; 0 switches nothing (needs --dry-run=false)")
 	f.StringVar(&o.agents, "agents", "{node}:9611", "where agents' switches listen (their --listen): an address with {node} in it, unix:PATH (one agent here), a file of node: address lines (YAML or JSON), or kubernetes: port 9611 of the node's pods with the label laggard/metrics")
@@ -26,6 +27,7 @@ func (o *depthOptions) flags(f *pflag.FlagSet) {
 	o.endpoint.CallerFlags(f)
 }
 
+// check reads the list of agents too: one that is wrong is said at once, not at the first suspicion.
 func (o *depthOptions) check() error {
 	switch {
 	case o.options.Nodes < 0:
@@ -72,7 +74,7 @@ func (w *observation) deepen() error {
 		return err
 	}
 
-	w.deep = d
+	w.deep = d.Places
 	w.beside = append(w.beside, d.Run)
 	w.observe(func(_ context.Context, v *verdict.Verdict, _ []watch.Change) { d.Observe(v, w.watcher.Suspects(v.Job)) })
 	return nil

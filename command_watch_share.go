@@ -26,12 +26,14 @@ const (
 	byRows   = "rows"
 )
 
+// flags registers them. All watchers of a store must have the same, but for the name.
 func (o *shareOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "share", "", "this watcher's name among several that follow the same SOURCE: each follows its share of the jobs, and takes over those of one that is silent for --lease (needs --to, a ClickHouse store that all of them have)")
 	f.StringVar(&o.by, "share-by", "", "how they find each other, the same for all: leases of Kubernetes in the pod's namespace (verbs list, create, update and delete on leases.coordination.k8s.io; written in a dry run, too), or rows of --to (default: leases in a pod or with --kubernetes-server, else rows)")
 	f.DurationVar(&o.lease, "lease", watch.DefaultLease, "how long a watcher of --share that says nothing keeps its jobs, the same for all")
 }
 
+// check refuses what several watchers can't do together.
 func (o *shareOptions) check(w *observation) error {
 	switch {
 	case o.by != "" && !slices.Contains([]string{byLeases, byRows}, o.by):
@@ -64,7 +66,7 @@ func (w *observation) divide(table *source.Live) error {
 	}
 
 	if by != byLeases {
-		w.watch.Holder = &watch.Rows{Name: s.name, Sink: w.sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
+		w.watch.Holder = &watch.Rows{Name: s.name, Sink: w.watch.Sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
 		return nil
 	}
 

@@ -57,6 +57,7 @@ func run(args []string) int {
 	root := rootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	// A verdict's code is no error to print: the verdict was printed.
 	var exit exitCode
 	switch {
 	case err == nil:
@@ -78,6 +79,7 @@ func run(args []string) int {
 // second leaves at once.
 func interruptible() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
+	// Room for both: the second may come while the first is being acted on.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
@@ -125,6 +127,7 @@ func rootCommand() *cobra.Command {
 		},
 	}
 	root.SetVersionTemplate("laggard {{.Version}}\n")
+	// Cobra's completion works, and is no command of ours.
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	for _, c := range commands {

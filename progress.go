@@ -22,6 +22,7 @@ type progress struct {
 	drawn    bool // a bar stands in the line, which done has to end
 }
 
+// newProgress shows nothing yet; a total of 0 waits until of names one.
 func newProgress(f *os.File, what string, total int) *progress {
 	return &progress{w: f, what: what, total: total, terminal: term.IsTerminal(int(f.Fd()))}
 }
@@ -42,6 +43,7 @@ func (p *progress) at(n int) {
 	}
 
 	if !p.terminal {
+		// A log keeps each line, so it gets four.
 		if q := 4 * n / p.total; q > p.quarter {
 			p.quarter = q
 			fmt.Fprintf(p.w, "%s: %d of %d\n", p.what, n, p.total)

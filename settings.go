@@ -49,6 +49,7 @@ func withSettings(c *cobra.Command) *cobra.Command {
 	}
 
 	file := c.Flags().String("config", os.Getenv("LAGGARD_CONFIG"), "YAML file with settings: keys are the flags' names (environment LAGGARD_CONFIG)")
+	// Filled when it runs, not when it is made: the command line is parsed between the two.
 	inner := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := fill(c.Flags(), *file); err != nil {
@@ -125,6 +126,7 @@ func readSettings(flags *pflag.FlagSet, file string) (map[string]string, error) 
 			return nil, usage("settings %s: unknown key %q%s", file, key, didYouMean(key, settingNames(flags)))
 		}
 
+		// A flag takes one value; a list in YAML would be its Go syntax.
 		switch v.(type) {
 		case map[string]any, []any, nil:
 			return nil, usage("settings %s: %s wants one value", file, key)

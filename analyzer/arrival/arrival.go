@@ -166,6 +166,8 @@ func (j *Job) collectives() [][]call {
 
 // align finds the offsets by which ends agree best.
 func align(all [][]call) (c clocks) {
+	// Each round moves every clock to the median by which its ends differ from the middle of their
+	// collectives: a median, for an end that is recorded late must not move it.
 	offsets, parts := reach(all)
 	var left []int64
 	for range rounds {
@@ -248,6 +250,7 @@ func middle(members []call, offsets map[uint32]int64) int64 {
 	return median(ends)
 }
 
+// median is without the overflow of a sum: stamps are ns since 1970.
 func median(values []int64) int64 {
 	if len(values) == 0 {
 		return 0
@@ -272,6 +275,7 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 	steps := map[[2]int64]bool{}
 	for _, members := range all {
 		first, last := c.entries(members)
+		begun, complete := c.entry(first), c.entry(last)
 		steps[[2]int64{members[0].step, int64(members[0].repeat)}] = true
 		for _, m := range members {
 			s := sums[m.rank]
@@ -281,9 +285,9 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 			}
 
 			at := c.entry(&m)
-			s.late = max(s.late, at-first.at)
-			s.waited += last.at - at
-			if at == last.at {
+			s.late = max(s.late, at-begun)
+			s.waited += complete - at
+			if at == complete {
 				s.last++
 			}
 		}
@@ -305,26 +309,20 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 	return out
 }
 
-// entered is when a rank entered a collective, on the common clock.
-type entered struct {
-	at   int64
-	rank uint32
-}
-
-// entry is when a call began, on the common clock.
+// entry is when a call began, ns on the common clock: as its rank entered the collective.
 func (c *clocks) entry(m *call) int64 { return m.start - c.offsets[m.rank] }
 
-// entries are the first and the last of a collective.
-func (c *clocks) entries(members []call) (first, last entered) {
-	first, last = entered{1 << 62, 0}, entered{-1 << 62, 0}
+// entries are the first and the last to enter a collective; of those at one time the first listed.
+func (c *clocks) entries(members []call) (first, last *call) {
+	first, last = &members[0], &members[0]
 	for i := range members {
-		at := c.entry(&members[i])
-		if at < first.at {
-			first = entered{at, members[i].rank}
+		m := &members[i]
+		if c.entry(m) < c.entry(first) {
+			first = m
 		}
 
-		if at > last.at {
-			last = entered{at, members[i].rank}
+		if c.entry(m) > c.entry(last) {
+			last = m
 		}
 	}
 

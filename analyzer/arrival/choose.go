@@ -150,6 +150,7 @@ func worst(v *verdict.Verdict) *verdict.Node {
 		}
 	}
 
+	// A link has no rank of its own that is slow: those of its group are shown.
 	if n == nil && len(v.Links) > 0 {
 		l := &v.Links[0]
 		return &verdict.Node{Ranks: l.Ranks, Cause: verdict.Communication, SinceStep: l.SinceStep}

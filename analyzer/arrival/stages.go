@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
-	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -20,28 +19,21 @@ const (
 	stagePeers = 2
 )
 
-// Stages compares the work of pipeline stages over steps that are too few for a verdict. It is an
-// observer of the feed that hands on to the one within.
+// Stages compares the work of pipeline stages over steps that are too few for a verdict. The zero
+// value is ready to use.
 type Stages struct {
-	feed.Observer
 	layout *frame.Layout // of the last step
 	steps  int
 	sum    map[frame.Metric][]float64 // by row, seconds; NaN where a step is missing
 }
 
-// NewStages returns an observer before another one.
-func NewStages(next feed.Observer) *Stages { return &Stages{Observer: next} }
-
-// Observe takes the next step of the job.
+// Observe takes the next step of the job. Steps whose stages are guessed are left out, and a new
+// layout begins anew: sums of other ranks say nothing of it.
 func (s *Stages) Observe(c *frame.Column) {
-	if l := c.Layout; l.Stages > 1 && l.From != "inferred" && l.Certain {
-		s.add(c)
+	if l := c.Layout; l.Stages <= 1 || l.From == "inferred" || !l.Certain {
+		return
 	}
 
-	s.Observer.Observe(c)
-}
-
-func (s *Stages) add(c *frame.Column) {
 	if s.layout != c.Layout {
 		s.layout, s.steps, s.sum = c.Layout, 0, map[frame.Metric][]float64{}
 		for _, m := range []frame.Metric{frame.FP, frame.Self, frame.Step, frame.Exposed} {
@@ -52,6 +44,7 @@ func (s *Stages) add(c *frame.Column) {
 	s.steps++
 	for m, sum := range s.sum {
 		for r := range sum {
+			// A NaN stays one in the sum: a rank of which a step is missing is not compared.
 			x := math.NaN()
 			if c.V[m] != nil {
 				x = float64(c.V[m][r])

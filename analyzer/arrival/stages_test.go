@@ -8,12 +8,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// nobody observes nothing.
-type nobody struct{}
-
-func (nobody) Observe(*frame.Column)           {}
-func (nobody) ObserveTransfer(*frame.Transfer) {}
-
 // pipeline is a layout of two stages of four ranks, each rank on the given node.
 func pipeline(nodes ...int32) *frame.Layout {
 	l := &frame.Layout{Stages: 2, Certain: true, From: "segments", Nodes: []string{"a", "b", "c", "d"}}
@@ -48,7 +42,7 @@ func TestStages(t *testing.T) {
 		{"waits inside", pipeline(over...), heavy, even, ""},
 		{"a rank is missing", pipeline(over...), []float32{75, 75, 75, frame.NaN, 80, 80, 80, 80}, nil, ""},
 	} {
-		s := NewStages(nobody{})
+		var s Stages
 		for range 3 {
 			col := &frame.Column{Layout: c.layout}
 			col.V[frame.FP], col.V[frame.Self] = milli(c.fp), milli(c.own)
@@ -81,7 +75,7 @@ func TestStages(t *testing.T) {
 
 	one := pipeline(over...)
 	one.From = "inferred"
-	s := NewStages(nobody{})
+	var s Stages
 	s.Observe(&frame.Column{Layout: one})
 	if f := s.Finding(); f != nil {
 		t.Errorf("a guessed layout: %+v", f)

@@ -138,6 +138,7 @@ func (s *Step) View() (*View, error) {
 		v.Unsure = seconds(c.unsure)
 	}
 
+	// Clocks are aligned within a part alone: lines of two parts stand as their hosts' clocks were.
 	v.Aligned = s.met(&c)
 	if !v.Aligned {
 		c, all, v.Unsure = clocks{}, nil, 0
@@ -149,7 +150,7 @@ func (s *Step) View() (*View, error) {
 		l := Line{Rank: x.Rank, Node: s.near.nodes[uint32(x.Rank)], Part: x.Part, For: -1}
 		for _, r := range s.records[uint32(x.Rank)] {
 			sums = sums || r.Op == "all"
-			l.add(r, waits, c.offsets[uint32(x.Rank)])
+			l.add(r, waits, &c)
 		}
 
 		l.settle()
@@ -189,9 +190,9 @@ func partOf(rank uint32, op string, start, end int64) call {
 	return call{rank: rank, op: op, start: start, end: end}
 }
 
-// waits are, of the step's collectives, the last to enter.
-func (s *Step) waits(all [][]call, c *clocks) map[call]entered {
-	waits := map[call]entered{}
+// waits are, by each rank's part in the step's collectives, the last to enter.
+func (s *Step) waits(all [][]call, c *clocks) map[call]*call {
+	waits := map[call]*call{}
 	for _, members := range all {
 		if members[0].step != s.at.Step || int(members[0].repeat) != s.at.Repeat {
 			continue
@@ -206,13 +207,14 @@ func (s *Step) waits(all [][]call, c *clocks) map[call]entered {
 	return waits
 }
 
-// add takes a range of the rank.
-func (l *Line) add(r row.Record, waits map[call]entered, offset int64) {
+// add takes a range of the rank, and moves it to the common clock.
+func (l *Line) add(r row.Record, waits map[call]*call, c *clocks) {
 	last, met := waits[partOf(r.Rank, r.Op, r.StartNs, r.StartNs+r.DurNs)]
 	if r.Node != "" {
 		l.Node = r.Node
 	}
 
+	offset := c.offsets[r.Rank]
 	x := Range{Record: r, For: -1}
 	x.StartNs -= offset
 	if x.HostStartNs != 0 {
@@ -224,8 +226,8 @@ func (l *Line) add(r row.Record, waits map[call]entered, offset int64) {
 		switch {
 		case last.rank == r.Rank:
 			l.Last++
-		case last.at > x.StartNs:
-			x.Waits, x.For = min(last.at-x.StartNs, x.DurNs), int(last.rank)
+		case c.entry(last) > x.StartNs:
+			x.Waits, x.For = min(c.entry(last)-x.StartNs, x.DurNs), int(last.rank)
 		}
 	}
 

@@ -52,15 +52,15 @@ func (a *Analysis) Verdict() *verdict.Verdict {
 func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 	a := NewAnalysis(f, cfg)
 	rest := f.Transfers
-	_ = f.Each(func(c *frame.Column) error { // no visit of ours fails
+	for c := range f.Each {
 		for len(rest) > 0 && (rest[0].Attempt < c.Attempt || rest[0].Attempt == c.Attempt && rest[0].To < c.Step) {
 			a.ObserveTransfer(&rest[0])
 			rest = rest[1:]
 		}
 
 		a.Observe(c)
-		return nil
-	})
+	}
+
 	for i := range rest {
 		a.ObserveTransfer(&rest[i])
 	}

@@ -50,7 +50,7 @@ func recordedSteps(t *testing.T, name string) []row.Step {
 func TestRecorded_WaitsInBackward(t *testing.T) {
 	for name, want := range map[string]string{"gloo-slow-forward": "[host-01 degraded compute [3]]", "gloo-healthy": "[]"} {
 		t.Run(name, func(t *testing.T) {
-			b := feed.NewHistory()
+			b := &feed.History{}
 			for r := range uint32(4) {
 				b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: 4, Node: nodeName(int(r) / 2), StartedNs: 1e18})
 			}

@@ -76,7 +76,7 @@ func bigRows(b *feed.History, steps int) {
 // decide is the statistics.
 func BenchmarkAnalyze(b *testing.B) {
 	for b.Loop() {
-		bl := feed.NewHistory()
+		bl := &feed.History{}
 		bigRows(bl, 1000)
 		f, err := bl.Frame(bigTopology())
 		if err != nil {
@@ -95,7 +95,7 @@ func BenchmarkAnalyze(b *testing.B) {
 
 // BenchmarkObserve is one new step of 10,000 ranks in watch.
 func BenchmarkObserve(b *testing.B) {
-	bl := feed.NewHistory()
+	bl := &feed.History{}
 	bigRows(bl, 64)
 	f, err := bl.Frame(bigTopology())
 	if err != nil {
@@ -104,7 +104,7 @@ func BenchmarkObserve(b *testing.B) {
 
 	e := New(Default(), f.Layouts[0])
 	var cols []*frame.Column
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		k := *c
 		for m, v := range c.V {
 			if v != nil {
@@ -113,8 +113,8 @@ func BenchmarkObserve(b *testing.B) {
 		}
 
 		cols = append(cols, &k)
-		return nil
-	})
+	}
+
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {

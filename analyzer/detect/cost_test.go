@@ -34,7 +34,7 @@ func weighed(t *testing.T, name string, seed uint64, ranks int, change func(*sim
 	}
 
 	change(&cfg)
-	b := feed.NewHistory()
+	b := &feed.History{}
 	truth, err := simulate.Run(cfg, b)
 	if err != nil {
 		t.Fatal(err)
@@ -196,15 +196,15 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 	j.seq = 0.15
 	f := j.frame()
 	var share, n float64
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		var waits []float64
 		for r, x := range c.V[frame.Exposed] {
 			waits = append(waits, float64(x/c.V[frame.Step][r]))
 		}
 
 		share, n = share+robust.Median64(waits), n+1
-		return nil
-	})
+	}
+
 	v := Analyze(f, Default())
 	found := false
 	for _, x := range v.Findings {

@@ -30,7 +30,7 @@ func TestDecided_WaitsThatNobodyRecords(t *testing.T) {
 		{"late, one of two", 2, 60, false, true, false}, // whose time is usual nobody knows
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := feed.NewHistory()
+			b := &feed.History{}
 			for r := range uint32(tt.ranks) {
 				b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: uint32(tt.ranks), Node: nodeName(int(r)), StartedNs: 1e18})
 				for s := 1; s <= 60; s++ {
@@ -88,7 +88,7 @@ func TestDecided_WaitsForWhoIsNotRecorded(t *testing.T) {
 		{"for a few steps, in which it waited least", 3, true, 8e7, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := feed.NewHistory()
+			b := &feed.History{}
 			const ranks = 8
 			for r := range uint32(ranks) {
 				last := r == ranks-1

@@ -138,7 +138,7 @@ func (j *job) topology() *topology.File {
 
 // frame runs the job and returns what would have been recorded.
 func (j *job) frame() *frame.Frame {
-	b := feed.NewHistory()
+	b := &feed.History{}
 	w := j.world()
 	cut := j.steps + 1
 	if j.restart > 0 {

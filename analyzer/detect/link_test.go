@@ -20,7 +20,7 @@ import (
 func wired(steps int, slow func(group int, step int) float64, nodes func(rank int) string, edits ...func(*row.Step)) *frame.Frame {
 	const groups, size = 4, 4
 	rng := rand.New(rand.NewPCG(9, 9))
-	b := feed.NewHistory()
+	b := &feed.History{}
 	for r := range uint32(groups * size) {
 		own := int(r) / size
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: groups * size, Node: nodes(int(r)), StartedNs: 1e18})

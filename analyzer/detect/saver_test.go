@@ -16,7 +16,7 @@ import (
 // rank's factor.
 func saved(seed uint64, ranks int, slow float64) *verdict.Verdict {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	b := feed.NewHistory()
+	b := &feed.History{}
 	for r := range uint32(ranks) {
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: uint32(ranks), Node: nodeName(int(r)), StartedNs: 1e18})
 		for s := 1; s <= 120; s++ {

@@ -74,15 +74,15 @@ func (d *fieldNames) Report(r cmp.Result) {
 // columns copies all columns of a frame.
 func columns(f *frame.Frame) []*frame.Column {
 	var out []*frame.Column
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		k := *c
 		for m, v := range c.V {
 			k.V[m] = slices.Clone(v)
 		}
 
 		out = append(out, &k)
-		return nil
-	})
+	}
+
 	return out
 }
 
@@ -105,19 +105,8 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 // frameOf is the columns of rows.
 func frameOf(t *testing.T, rows *row.Rows, groups *topology.File) *frame.Frame {
 	t.Helper()
-	b := feed.NewHistory()
-	for i := range rows.Ranks {
-		b.AddRank(&rows.Ranks[i])
-	}
-
-	for i := range rows.Steps {
-		b.AddStep(&rows.Steps[i])
-	}
-
-	for i := range rows.Communications {
-		b.AddCommunication(&rows.Communications[i])
-	}
-
+	b := &feed.History{}
+	rows.AddTo(b)
 	f, err := b.Frame(groups)
 	if err != nil {
 		t.Fatal(err)

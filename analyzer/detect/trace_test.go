@@ -122,7 +122,7 @@ type view struct {
 
 func (tr *trace) frame(t *testing.T, v view) *frame.Frame {
 	t.Helper()
-	b := feed.NewHistory()
+	b := &feed.History{}
 	to := func(r uint32) uint32 {
 		if v.relabel == nil {
 			return r

@@ -24,7 +24,7 @@ func TestLinks_NothingIsHealthyUnjudged(t *testing.T) {
 		{"pairs, for long", 96, 4, func(r int) string { return fmt.Sprint("pair ", r/2) }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := feed.NewHistory()
+			b := &feed.History{}
 			for r := range uint32(tt.ranks) {
 				b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: uint32(tt.ranks), Node: nodeName(int(r)), StartedNs: 1e18})
 				for s := 1; s <= tt.steps; s++ {

@@ -15,6 +15,8 @@ type place struct {
 	Repeat       int32
 }
 
+// compare is the order in which the job ran: a step that comes back after a restart of the loop is
+// behind what ran before it, though its number is lower.
 func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Run, q.Run), cmp.Compare(p.Step, q.Step), cmp.Compare(p.Repeat, q.Repeat))
 }
@@ -45,6 +47,7 @@ type step struct {
 	V              [frame.MetricCount]float32
 }
 
+// of takes from a row what a column needs. In memory a row is twice as long.
 func (s *step) of(r *row.Step) {
 	s.Step, s.Repeat, s.StartNs, s.EndNs, s.Passes = int64(r.Step), int32(r.Repeat), r.StartNs, r.StartNs+r.StepNs, int(r.FPCount)
 	frame.Cells(r, &s.V)
@@ -55,6 +58,7 @@ func (c *column) set(k int, s *step) {
 	c.Passes = max(c.Passes, s.Passes)
 	for m, x := range &s.V {
 		if c.V[m] == nil {
+			// Memory for a metric comes with its first value: most jobs record half of them.
 			if x != x {
 				continue
 			}
@@ -69,6 +73,37 @@ func (c *column) set(k int, s *step) {
 // key is what frame.Unrecorded wants to know of a column.
 func (c *column) key() frame.Key {
 	return frame.Key{Attempt: c.Place.Attempt, Step: c.Place.Step, StartNs: c.StartNs}
+}
+
+// column finds or makes a column, nil when it has gone already.
+func (f *Feed) column(at place) *column {
+	k, ok := f.find(at)
+	if !ok {
+		if f.Begun && at.compare(f.Last.Place) <= 0 {
+			return nil
+		}
+
+		f.Pending = slices.Insert(f.Pending, k, &column{Place: at, StartRow: -1, Owner: make([]uint16, len(f.Processes.Rows))})
+	}
+
+	return f.Pending[k]
+}
+
+// find returns where the column is in Pending, or belongs. A column that is there
+// under an earlier run stays where it is.
+func (f *Feed) find(at place) (int, bool) {
+	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at place) int { return c.Place.compare(at) })
+	if ok {
+		return k, true
+	}
+
+	for i, c := range f.Pending {
+		if c.Place.Run != at.Run && c.Place.same(at) {
+			return i, true
+		}
+	}
+
+	return k, false
 }
 
 // remap moves pending columns to the rows of a job with other ranks.
@@ -97,7 +132,6 @@ func (f *Feed) remap(old []int) {
 	}
 
 	f.Missed, f.Seen = moved(f.Missed, to, n, 0), moved(f.Seen, to, n, 0)
-	f.spare = nil
 }
 
 // moved returns n values, each of v at its new place, and empty where there is none.

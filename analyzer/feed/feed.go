@@ -48,13 +48,13 @@ type Feed struct {
 	Last      column // the newest that went; its values are gone
 	Begun     bool
 
+	// Rows by what became of them: Accepted have a cell, and Estimated and HostOnly of those are flagged
+	// so. Open never ended, Late came when their column had gone, Again came twice.
 	Accepted, Estimated, HostOnly uint64 // rows
 	Open, Late, Again             uint64
 	Columns                       uint64
 
-	latest *column // of Pending: where the last row went
-	spare  []*column
-
+	// What follows is not saved: Restore and the next Settle make it anew.
 	layout *frame.Layout // of the columns that go
 	owners []uint16      // of each of its rows: the number of its process
 	stale  bool          // it is of a saved state
@@ -109,6 +109,8 @@ func (f *Feed) communication(c *row.Communication) (*process, int) {
 	return p, p.Communicate(c)
 }
 
+// step places a row, or holds it until it is known what its process is: a restart of the job, or of
+// one rank, looks the same at its first row.
 func (f *Feed) step(s *row.Step) {
 	p := f.note(s)
 	if p == nil {
@@ -132,6 +134,7 @@ func (f *Feed) note(s *row.Step) *process {
 		return nil
 	}
 
+	// A number so high would overflow int64 in what is computed from it; no job counts so far.
 	if s.StepNs < 0 || s.Step > 1<<62 {
 		return nil
 	}
@@ -151,11 +154,12 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 		}
 
 		f.stale = false
+		// Rows are ranks in order, so a new rank moves those behind it in every column that waits.
 		if !slices.Equal(rows, r.Rows) {
 			f.remap(rows)
 		}
 
-		if l := f.layout; l != nil && l.Attempt < len(r.world.Launches) {
+		if l := f.layout; l != nil && l.Attempt < r.world.Attempts {
 			f.arrange(l.Attempt)
 		}
 	}
@@ -204,6 +208,7 @@ func (f *Feed) alone(p *process) bool {
 		return true
 	}
 
+	// By the time that was recorded: a job in which nobody goes on may be starting as a whole.
 	others, went := 0, 0
 	f.Processes.each(func(q *process) {
 		if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
@@ -246,6 +251,7 @@ func (f *Feed) place(p *process, s *step) bool {
 		return false
 	}
 
+	// A row that comes late, or twice, says nothing of how far its process is.
 	if s.StartNs > p.LastStart || p.LastStart == 0 {
 		if p.LastStart != 0 && s.Step <= p.LastStep {
 			p.Run++
@@ -268,6 +274,7 @@ func (f *Feed) place(p *process, s *step) bool {
 
 	p.at = col.Place
 	switch had := col.Owner[k]; {
+	// Filled by this process or a later one of its rank: the row came twice, or the step was done again.
 	case had >= owner:
 		f.Again++
 		return false
@@ -277,6 +284,8 @@ func (f *Feed) place(p *process, s *step) bool {
 
 	col.Owner[k] = owner
 	col.Newest = max(col.Newest, s.EndNs)
+	// The start of the lowest rank stands for the column, for whoever looks at it must find the same one
+	// in whatever order rows come. A process that joined later has begun its step somewhere in the middle.
 	if !p.Later && (col.StartRow < 0 || k <= col.StartRow) {
 		col.StartRow, col.StartNs = k, s.StartNs
 	}
@@ -285,25 +294,6 @@ func (f *Feed) place(p *process, s *step) bool {
 	f.grow()
 	f.Seen[k] = max(f.Seen[k], s.StartNs)
 	return true
-}
-
-// column finds or makes a column, nil when it has gone already.
-func (f *Feed) column(at place) *column {
-	if c := f.latest; c != nil && c.Place == at {
-		return c
-	}
-
-	k, ok := f.find(at)
-	if !ok {
-		if f.Begun && at.compare(f.Last.Place) <= 0 {
-			return nil
-		}
-
-		f.Pending = slices.Insert(f.Pending, k, f.fresh(at))
-	}
-
-	f.latest = f.Pending[k]
-	return f.latest
 }
 
 // owner numbers the processes of a rank by their start, from 1.
@@ -336,23 +326,6 @@ func (f *Feed) join(at *place) {
 	}
 }
 
-// find returns where the column is in Pending, or belongs. A column that is there
-// under an earlier run stays where it is.
-func (f *Feed) find(at place) (int, bool) {
-	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at place) int { return c.Place.compare(at) })
-	if ok {
-		return k, true
-	}
-
-	for i, c := range f.Pending {
-		if c.Place.Run != at.Run && c.Place.same(at) {
-			return i, true
-		}
-	}
-
-	return k, false
-}
-
 // gone counts a row whose column went already.
 func (f *Feed) gone(at place, k int, owner uint16) {
 	for i := range f.Recent {
@@ -369,28 +342,6 @@ func (f *Feed) gone(at place, k int, owner uint16) {
 
 	f.Again++
 }
-
-// fresh returns an empty column, of a spare one's memory where there is one.
-func (f *Feed) fresh(at place) *column {
-	n := len(f.Processes.Rows)
-	c := &column{}
-	if k := len(f.spare); k > 0 {
-		c = f.spare[k-1]
-		f.spare = f.spare[:k-1]
-	}
-
-	*c = column{Place: at, V: c.V, StartRow: -1, Owner: make([]uint16, n)}
-	for m := range c.V {
-		for i := range c.V[m] {
-			c.V[m][i] = frame.NaN
-		}
-	}
-
-	return c
-}
-
-// Stale reports whether who is who changed since Settle: it wants the topology then.
-func (f *Feed) Stale() bool { return f.Processes.Dirty || f.stale }
 
 // Off returns when recording was off.
 func (f *Feed) Off() []frame.Off { return f.Processes.off() }

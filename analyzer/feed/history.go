@@ -17,13 +17,6 @@ import (
 // ErrEmpty is returned by Settle when no step of any rank was given.
 var ErrEmpty = errors.New("no steps were recorded")
 
-// Observer takes the steps of a job in order; *detect.Analysis is one. What it is given
-// is valid during the call only.
-type Observer interface {
-	Observe(*frame.Column)
-	ObserveTransfer(*frame.Transfer)
-}
-
 // History is the feed of a job all of whose rows are there. They come in any order and
 // may come twice; then Settle says who is who, and Play hands over the columns. A column
 // waits for every process that may still have a row in it, however long: rows are sorted
@@ -32,6 +25,8 @@ type Observer interface {
 //
 // The zero value is ready to use. Rows are copied.
 type History struct {
+	// Rows go to the feed twice: at once for who is who, and by their starts, out of the spool, for the
+	// columns.
 	feed       *Feed
 	job        string
 	rows       spool
@@ -42,6 +37,7 @@ type History struct {
 	switched   int  // rows
 	frame      *frame.Frame
 
+	// Until bound has chosen which steps are left out.
 	steps map[frame.Place]int32 // rows of each
 	left  map[frame.Place]bool  // steps that are left out
 
@@ -53,9 +49,7 @@ type History struct {
 // historySamples is how many steps of each process roles are guessed from.
 const historySamples = 256
 
-// NewHistory returns an empty History.
-func NewHistory() *History { return &History{} }
-
+// init makes the feed with the first row, so that the zero value is of use.
 func (h *History) init(job string) {
 	if h.feed == nil {
 		h.feed = New()
@@ -108,6 +102,7 @@ func (h *History) AddCommunication(c *row.Communication) {
 	h.keep(h.rows.add(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) }))
 }
 
+// keep notes the first error; Settle returns it, since those who add rows take none.
 func (h *History) keep(err error) {
 	if h.err == nil {
 		h.err = err
@@ -149,6 +144,7 @@ func (s *step) append(b []byte, process int32) []byte {
 	return b
 }
 
+// read is append's other way. StartNs is the spool's.
 func (s *step) read(b []byte) (process int32) {
 	le := binary.LittleEndian
 	process, s.Step = int32(le.Uint32(b)), int64(le.Uint64(b[4:]))
@@ -202,7 +198,7 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 
 	q.Settle(topo, true)
 	w := q.Processes.world
-	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, len(w.Launches)
+	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, w.Attempts
 	h.bound(f)
 	return f, nil
 }
@@ -213,6 +209,7 @@ const sparseCells = 64
 
 // bound leaves the steps out that the fewest ranks recorded until there are not too many.
 func (h *History) bound(f *frame.Frame) {
+	// Room is for sparseCells cells a row, and for a million in any case.
 	most := max(1, (sparseCells*int(h.feed.Accepted)+1<<20)/len(f.Ranks))
 	if len(h.steps) <= most {
 		h.steps = nil
@@ -230,9 +227,10 @@ func (h *History) bound(f *frame.Frame) {
 	f.Notes = append(f.Notes, fmt.Sprintf("%d steps that few ranks recorded were left out to bound the work", len(h.left)))
 }
 
-// Play hands the job's steps to o in order, once, after Settle. The frame that Settle
-// returned learns them: their keys, and of the metrics that are named the values.
-func (h *History) Play(o Observer, metrics ...frame.Metric) error {
+// Play hands over the job's steps in order, once, after Settle, and each window of a group's
+// communication after its last step. Both are valid during the call only. The frame that
+// Settle returned learns the steps: their keys, and of the metrics that are named the values.
+func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), metrics ...frame.Metric) error {
 	f, q := h.frame, h.feed
 	if q.Accepted == 0 {
 		return nil
@@ -241,12 +239,12 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	q.passed = h.passed()
 	t, dropped := h.transfers(), 0
 	observe := func(c *frame.Column) {
-		t.until(c.Attempt, c.Step, o.ObserveTransfer)
+		t.until(c.Attempt, c.Step, window)
 		if !f.Add(c, metrics) {
 			dropped++
 		}
 
-		o.Observe(c)
+		step(c)
 	}
 	err := h.rows.each(func(at int64, b []byte) error {
 		if b[0] == isWindow {
@@ -259,6 +257,7 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 
 		s := &h.step
 		p := h.processes[s.read(b[1:])]
+		// Of a column that waits for completeness alone the end is of no use, and is not spooled.
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
 		if h.left == nil || !h.left[frame.Place{Step: uint64(s.Step), Repeat: uint16(s.Repeat)}] {
@@ -274,7 +273,7 @@ func (h *History) Play(o Observer, metrics ...frame.Metric) error {
 	}
 
 	q.Release(Over, 0, observe)
-	t.until(math.MaxInt, 0, o.ObserveTransfer)
+	t.until(math.MaxInt, 0, window)
 	w := q.Processes.world
 	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
 	f.Notes = append(f.Notes, w.Notes...)
@@ -291,7 +290,8 @@ func (h *History) transfers() *transfers {
 	if h.windows {
 		w := h.feed.Processes.world
 		var layouts []*frame.Layout
-		for k := range w.Launches {
+		// Every launch has a layout of its own, and a group may exist in one of them alone.
+		for k := range w.Attempts {
 			layouts = append(layouts, w.Layout(k, w.Beginning(k)))
 		}
 
@@ -313,15 +313,9 @@ func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 		all = append(all, m)
 	}
 
-	return f, h.Play((*keeper)(f), all...)
+	keep := func(t *frame.Transfer) { f.Transfers = append(f.Transfers, *t) }
+	return f, h.Play(func(*frame.Column) {}, keep, all...) // the frame has the columns already
 }
-
-// keeper keeps the transfers in a frame, which has its columns already.
-type keeper frame.Frame
-
-func (k *keeper) Observe(*frame.Column) {}
-
-func (k *keeper) ObserveTransfer(t *frame.Transfer) { k.Transfers = append(k.Transfers, *t) }
 
 // passed returns what reports whether no process can have another row in a column.
 func (h *History) passed() func(*column) bool {

@@ -46,7 +46,7 @@ func TestBuild_CellsInAnyOrderAndNaNWhereNothingCame(t *testing.T) {
 	}
 
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(keys), func(a, b int) { keys[a], keys[b] = keys[b], keys[a] })
-	b := NewHistory()
+	b := &History{}
 	for _, k := range append(keys, keys[:9]...) { // some twice
 		b.AddStep(stepRow(uint32(k.r), uint64(k.r)+1, uint64(k.s)+100, int64(k.s+1)*10*second, int64(k.r*1000+k.s)*second))
 	}
@@ -78,25 +78,25 @@ func TestBuild_CellsInAnyOrderAndNaNWhereNothingCame(t *testing.T) {
 	}
 
 	n := 0
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		if c.Step != int64(100+n) || c.V[frame.Self] != nil || len(c.V[frame.FP]) != 6 || c.V[frame.FP][1] != float32(1000+n) {
 			t.Errorf("column %d: %+v", n, c)
 		}
 
 		n++
-		return nil
-	})
+	}
+
 	if n != 20 {
-		t.Errorf("Each visited %d columns", n)
+		t.Errorf("Each yielded %d columns", n)
 	}
 }
 
 func TestBuild_NothingIsAnError(t *testing.T) {
-	if _, err := NewHistory().Frame(nil); !errors.Is(err, ErrEmpty) {
+	if _, err := (&History{}).Frame(nil); !errors.Is(err, ErrEmpty) {
 		t.Fatalf("Build()=%v, want ErrEmpty", err)
 	}
 
-	b := NewHistory()
+	b := &History{}
 	s := stepRow(0, 1, 1, second, second)
 	s.Flags = row.FlagOpen
 	b.AddStep(s)
@@ -116,7 +116,7 @@ func fill(b *History, n, from, to int, inc uint64, began int64) {
 }
 
 func TestAttempts_AJobRestartIsANewOneElasticOrNot(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	fill(b, 8, 1, 31, 100, 1000*second)
 	fill(b, 6, 21, 51, 200, 5000*second) // from a checkpoint, with two ranks less
 	f := build(t, b, nil)
@@ -135,7 +135,7 @@ func TestAttempts_AJobRestartIsANewOneElasticOrNot(t *testing.T) {
 }
 
 func TestAttempts_OneRankRestartedInPlaceStaysInItsAttempt(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	fill(b, 8, 1, 31, 100, 1000*second)
 	b.AddRank(&row.Rank{Rank: 3, Incarnation: 999, WorldSize: 8, Node: "spare", StartedNs: 1500 * second})
 	for s := 31; s < 41; s++ {
@@ -165,7 +165,7 @@ func TestAttempts_OneRankRestartedInPlaceStaysInItsAttempt(t *testing.T) {
 }
 
 func TestAttempts_TwoPodsOfOneRankTheLaterCounts(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	fill(b, 8, 1, 31, 100, 1000*second)
 	b.AddRank(&row.Rank{Rank: 2, Incarnation: 777, WorldSize: 8, Node: "backup", StartedNs: 1300 * second})
 	for s := 25; s < 31; s++ { // both wrote steps 25 to 30
@@ -189,7 +189,7 @@ func TestAttempts_TwoPodsOfOneRankTheLaterCounts(t *testing.T) {
 }
 
 func TestColumns_AStepThatReturnsStandsWhereItRan(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	order := []struct{ s, rep int }{{1, 0}, {2, 0}, {3, 0}, {2, 1}, {3, 1}, {4, 0}}
 	for r := range uint32(4) {
 		for k, o := range order {
@@ -208,7 +208,7 @@ func TestColumns_AStepThatReturnsStandsWhereItRan(t *testing.T) {
 }
 
 func TestColumns_AProcessThatJoinsLateTakesPartInTheNewestReturn(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	for r := range uint32(4) {
 		for k, o := range []struct{ s, rep int }{{1, 0}, {2, 0}, {2, 1}, {3, 0}} {
 			if r == 3 && k > 0 {
@@ -232,7 +232,7 @@ func TestColumns_AProcessThatJoinsLateTakesPartInTheNewestReturn(t *testing.T) {
 }
 
 func TestBuild_WildStepNumbersCantAskForMemory(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	for r := range uint32(2000) { // every rank alone in its own steps
 		for k := range uint64(20) {
 			b.AddStep(stepRow(r, uint64(r)+1, uint64(r)*1000+k, second, second))
@@ -250,7 +250,7 @@ func TestBuild_WildStepNumbersCantAskForMemory(t *testing.T) {
 }
 
 func TestBuild_SwitchedAndDerivedSelf(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	s := stepRow(0, 1, 1, second, second)
 	s.CommNs, s.ExposedNs, s.DataLoaderNs = 3*second, 2*second, second
 	b.AddStep(s)
@@ -284,7 +284,7 @@ func TestNodes_OwnNameAgainstTheFiles(t *testing.T) {
 		"other names than file's": {"x", "b", file},
 		"file's names":            {"a", "a", file},
 	} {
-		b := NewHistory()
+		b := &History{}
 		for r := range uint32(4) {
 			s := stepRow(r, uint64(r)+1, 1, second, second)
 			if s.Node = ""; r == 3 {
@@ -304,7 +304,7 @@ func TestNodes_OwnNameAgainstTheFiles(t *testing.T) {
 func TestLayout_SeededColumnsOfAnAttemptAreSorted(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		b := NewHistory()
+		b := &History{}
 		for r := range uint32(5) {
 			for s := range uint64(40) {
 				if rng.IntN(4) > 0 {
@@ -325,7 +325,7 @@ func TestLayout_SeededColumnsOfAnAttemptAreSorted(t *testing.T) {
 func TestStepsOff(t *testing.T) {
 	build := func(off ...string) *frame.Frame {
 		t.Helper()
-		b := NewHistory()
+		b := &History{}
 		for rank := range uint32(2) {
 			b.AddRank(&row.Rank{Job: "j", Rank: rank, Incarnation: 7 + uint64(rank), WorldSize: 2, StartedNs: 1, Version: 1, Off: off})
 			for _, step := range []uint64{1, 2, 3, 4, 5, 21, 22, 23, 24, 25} {
@@ -347,16 +347,16 @@ func TestStepsOff(t *testing.T) {
 		{nil, 0}, {[]string{"6500:20500"}, 15}, {[]string{"2500:2600"}, 0}, {[]string{"26000:"}, 0},
 	} {
 		got := 0
-		_ = build(tt.off...).Each(func(c *frame.Column) error {
+		for c := range build(tt.off...).Each {
 			got += c.Off
-			return nil
-		})
+		}
+
 		if got != tt.want {
 			t.Errorf("off %q: %d steps, want %d", tt.off, got, tt.want)
 		}
 	}
 
-	b := NewHistory()
+	b := &History{}
 	if _, err := b.Frame(nil); !errors.Is(err, ErrEmpty) {
 		t.Errorf("nothing at all: %v", err)
 	}

@@ -14,13 +14,9 @@ import (
 // process is one incarnation of one rank: how far its rows came, and what the layout of
 // the job needs to know of it.
 type process struct {
-	// What every row of a step asks for stands together: a fleet's processes don't
-	// fit a processor's cache, so each further line of it costs a row its time.
 	ID        uint64
 	LastStep  int64
 	LastStart int64
-	first     frame.Place // of First, as a copy
-	early     int64       // the same of EarlyNs
 	Attempt   int
 	Run       int   // how often it went back to an earlier step
 	Newest    int64 // start of the newest row that came, placed or not
@@ -33,7 +29,6 @@ type process struct {
 	Alone     bool // the only process of its rank so far
 	Tells     bool // roles, by its identity
 	begun     bool // of a History: a row was placed
-	copied    bool // first and early are those of the Process
 
 	number  int32 // in a History
 	waiting int32 // rows of a History that were not placed yet
@@ -89,6 +84,7 @@ func (r *processes) process(rank uint32, id uint64) *process {
 // denseRanks bounds the tables that are indexed by rank.
 const denseRanks = 1 << 20
 
+// find is process without the table: from the newest backwards, since that is who is asked for.
 func (r *processes) find(rank uint32, id uint64) *process {
 	list := r.Ranks[rank]
 	for k := len(list) - 1; k >= 0; k-- {
@@ -157,12 +153,8 @@ func (r *processes) off() []frame.Off {
 // step notes what the layout needs of a step.
 func (r *processes) step(p *process, s *row.Step) {
 	at := frame.Place{Step: s.Step, Repeat: s.Repeat}
-	if !p.copied {
-		p.first, p.early, p.copied = p.First, p.EarlyNs, true
-	}
-
-	if p.Rows == 0 || at.Before(p.first) {
-		p.Stepped, p.First, p.FirstNs, p.copied = true, at, s.StartNs, false
+	if p.Rows == 0 || at.Before(p.First) {
+		p.Stepped, p.First, p.FirstNs = true, at, s.StartNs
 		if p.Node == "" {
 			p.Node = unique.Make(s.Node).Value() // one copy of each
 		}
@@ -170,8 +162,8 @@ func (r *processes) step(p *process, s *row.Step) {
 		r.Dirty = true
 	}
 
-	if s.StartNs > 0 && (p.early == 0 || s.StartNs < p.early) {
-		p.EarlyNs, p.copied = s.StartNs, false
+	if s.StartNs > 0 && (p.EarlyNs == 0 || s.StartNs < p.EarlyNs) {
+		p.EarlyNs = s.StartNs
 		r.Dirty = true
 	}
 
@@ -220,7 +212,7 @@ func (r *processes) build(topo *topology.File) bool {
 	r.Rows, r.rowOf = r.world.Ranks, nil
 	r.each(func(p *process) {
 		p.Placed = p.Stepped
-		p.Attempt, p.Later = r.world.Seat(p.Process)
+		p.Attempt, p.Later = p.Seat()
 	})
 	return true
 }
@@ -253,6 +245,7 @@ func (r *processes) running(attempt int) []*frame.Process {
 
 // row returns the row of a rank, -1 when it has none.
 func (r *processes) row(rank uint32) int {
+	// Ranks are mostly dense, so a table of them is small, and a search for each row is not.
 	if r.rowOf == nil {
 		most := 0
 		for _, k := range r.Rows {

@@ -23,7 +23,7 @@ func digest(f *frame.Frame) string {
 	say := func(v ...any) { fmt.Fprintln(h, v...) }
 	say(f.Ranks, f.Attempts, f.WorldSize, f.Overlap)
 	var last *frame.Layout
-	_ = f.Each(func(c *frame.Column) error {
+	for c := range f.Each {
 		if l := c.Layout; l != last {
 			last = l
 			say(l.Attempt, l.World, l.Present, l.Incarnation, l.Fresh, l.Node, l.Nodes, l.Role, l.Replica, l.Stages, l.From, l.Certain)
@@ -36,9 +36,8 @@ func digest(f *frame.Frame) string {
 		for m, v := range c.V {
 			numbers(h, m, v)
 		}
+	}
 
-		return nil
-	})
 	// Those of one window come in any order.
 	windows := slices.SortedFunc(slices.Values(f.Transfers), func(a, b frame.Transfer) int {
 		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.To, b.To), cmp.Compare(a.Repeat, b.Repeat), cmp.Compare(a.Name, b.Name),
@@ -110,7 +109,7 @@ func TestColumnsAreThoseRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(len(name)), 1))
 			for _, shuffled := range []bool{false, true} {
-				h := NewHistory()
+				h := &History{}
 				add := []func(){}
 				for i := range rows.Ranks {
 					h.AddRank(&rows.Ranks[i])

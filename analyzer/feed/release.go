@@ -2,6 +2,7 @@ package feed
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -27,7 +28,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 	lag = cmp.Or(max(0, lag), DefaultLag)
 	for len(f.Pending) > 0 {
 		c := f.Pending[0]
-		if w := f.Processes.world; w == nil || c.Place.Attempt >= len(w.Launches) {
+		if w := f.Processes.world; w == nil || c.Place.Attempt >= w.Attempts {
 			return // what began it turned out to be of another launch
 		}
 
@@ -47,7 +48,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 			return
 		}
 
-		f.Pending, f.latest = append(f.Pending[:0], f.Pending[1:]...), nil
+		f.Pending = slices.Delete(f.Pending, 0, 1)
 		f.send(c, observe)
 	}
 }
@@ -75,6 +76,7 @@ func (f *Feed) due(c *column, at Stage, lag time.Duration) bool {
 		return false
 	}
 
+	// Of all that wait: the last may have few ranks in it yet, and none that has ended late.
 	newest := int64(0)
 	for _, x := range f.Pending[1:] {
 		newest = max(newest, x.Newest)
@@ -105,6 +107,7 @@ func (f *Feed) complete(c *column, l *frame.Layout) bool {
 	return false
 }
 
+// grow keeps the lists by row as long as there are rows: ranks appear while the feed runs.
 func (f *Feed) grow() {
 	for len(f.Missed) < len(f.Processes.Rows) {
 		f.Missed = append(f.Missed, 0)
@@ -120,6 +123,7 @@ func (f *Feed) grow() {
 func (f *Feed) relieve(c *column) {
 	changed := false
 	for k, owner := range c.Owner {
+		// Owners are numbered by their starts, so a higher one came later.
 		if owner <= f.owners[k] {
 			continue
 		}
@@ -152,6 +156,7 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 			continue
 		}
 
+		// It counts no further than anybody asks, so it can't wrap around.
 		f.Missed[k] = min(f.Missed[k]+1, silentAfter)
 		if k < c.StartRow {
 			before++
@@ -168,6 +173,8 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 		out.StartNs = 0 // the frame looks no further either
 	}
 
+	// A metric that nobody recorded in this step is nil for the engine, even if a row had it whose place
+	// another one took.
 	for m, v := range c.V {
 		for _, x := range v {
 			if x == x {
@@ -181,11 +188,9 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	f.remember(c)
 	f.Last, f.Begun = *c, true
 	f.Last.V, f.Last.Owner = [frame.MetricCount][]float32{}, nil
-	if len(f.spare) < 4 {
-		f.spare = append(f.spare, c)
-	}
 }
 
+// remember keeps who was in a column: a row that comes for it later is late, or came twice.
 func (f *Feed) remember(c *column) {
 	r := fed{c.Place, c.Owner}
 	if len(f.Recent) < recentColumns {

@@ -50,7 +50,7 @@ func ranksAlone(b *History, n int) {
 }
 
 func TestRoles_FromATopologyFile(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	ranksAlone(b, 24)
 	l := build(t, b, mesh(2, 4, 3)).Layouts[0]
 	if l.From != "topology" || l.Stages != 2 || len(l.Roles) != 6 || len(l.Replicas) != 4 || !l.Certain {
@@ -67,7 +67,7 @@ func TestRoles_FromATopologyFile(t *testing.T) {
 }
 
 func TestRoles_FromIdentitiesOfTheProcesses(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	ranksAlone(b, 8)
 	for r := range uint32(8) {
 		dp, pp := []uint32{r / 4 * 4, r/4*4 + 1, r/4*4 + 2, r/4*4 + 3}, []uint32{r % 4, r%4 + 4}
@@ -88,7 +88,7 @@ func TestRoles_FromIdentitiesOfTheProcesses(t *testing.T) {
 
 func TestRoles_ExpertPositionsSplitOnlyLargeRoles(t *testing.T) {
 	for _, dp := range []int{4, 16} {
-		b := NewHistory()
+		b := &History{}
 		ranksAlone(b, dp)
 		f := &topology.File{WorldSize: dp, Groups: []topology.Group{{Name: "dp", Dim: "dp"}}}
 		for r := range dp {
@@ -106,7 +106,7 @@ func TestRoles_ExpertPositionsSplitOnlyLargeRoles(t *testing.T) {
 }
 
 func TestRoles_DataParallelGroupsAlone(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	ranksAlone(b, 8)
 	f := &topology.File{Groups: []topology.Group{{Name: "b", Dim: "dp", Ranks: []int{4, 5, 6, 7}}, {Name: "a", Dim: "dp", Ranks: []int{0, 1, 2, 3}}}}
 	l := build(t, b, f).Layouts[0]
@@ -116,7 +116,7 @@ func TestRoles_DataParallelGroupsAlone(t *testing.T) {
 }
 
 func TestRoles_MembersThatWereNeverRecorded(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	for r := range uint32(16) {
 		if r != 5 && r != 12 {
 			b.AddStep(stepRow(r, uint64(r)+1, 1, second, second))
@@ -136,7 +136,7 @@ func TestRoles_MembersThatWereNeverRecorded(t *testing.T) {
 }
 
 func TestRoles_FromCommunicators(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	const pp, dp = 4, 4
 	for r := range uint32(pp * dp) {
 		s := stepRow(r, uint64(r)+1, 1, second, second)
@@ -172,7 +172,7 @@ func TestRoles_FromTimesAlone(t *testing.T) {
 		"one rank apart is no stage": {func(r int) int64 { return map[bool]int64{true: 15, false: 10}[r == 3] }, 1},
 		"a spread without gaps":      {func(r int) int64 { return 100 + int64(r) }, 1},
 	} {
-		b := NewHistory()
+		b := &History{}
 		for r := range 16 {
 			b.AddStep(stepRow(uint32(r), uint64(r)+1, 1, second, c.fp(r)*second))
 		}
@@ -190,7 +190,7 @@ func TestRoles_FromTimesAlone(t *testing.T) {
 }
 
 func TestRoles_DeviceModelsSplitWhereThereAreEnough(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	ranksAlone(b, 8)
 	for r := range uint32(8) {
 		model := "cuda:0 H200"
@@ -208,7 +208,7 @@ func TestRoles_DeviceModelsSplitWhereThereAreEnough(t *testing.T) {
 }
 
 func TestTransfers_MembersDecideWhereNamesAreShared(t *testing.T) {
-	b := NewHistory()
+	b := &History{}
 	for r := range uint32(8) {
 		dp := []uint32{r % 2, r%2 + 2, r%2 + 4, r%2 + 6}
 		b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, WorldSize: 8, Groups: []string{"dp:mesh_dp:0:4"}, GroupRanks: [][]uint32{dp}})
@@ -247,7 +247,7 @@ func TestFresh_OnlyWhereTheStartWasRecorded(t *testing.T) {
 		"switched on hours later":  {1000, 20000, 5000, false},
 		"clock of start is absent": {0, 1100, 400, false},
 	} {
-		b := NewHistory()
+		b := &History{}
 		for r := range uint32(2) {
 			b.AddRank(&row.Rank{Rank: r, Incarnation: uint64(r) + 1, StartedNs: c.started * second})
 			b.AddStep(stepRow(r, uint64(r)+1, c.step, c.first*second, second))

@@ -45,6 +45,7 @@ const (
 
 // add takes a record: write appends it to what it is given.
 func (s *spool) add(at int64, write func([]byte) []byte) error {
+	// A record is shorter than 64 KiB, so that the next one fits whatever it is.
 	if len(s.data)+math.MaxUint16 > cmp.Or(s.limit, spoolBytes) && len(s.order) > 0 && s.noFile == nil {
 		if err := s.part(); err != nil {
 			return err
@@ -111,6 +112,7 @@ func (s *spool) part() (err error) {
 	return nil
 }
 
+// spoolError names the folder: a full /tmp is the usual reason, and TMPDIR the way out of it.
 func spoolError(err error) error {
 	return fmt.Errorf("sort rows in a temporary file: %w: free space in %s, or name a folder that has some with TMPDIR", err, os.TempDir())
 }
@@ -122,6 +124,7 @@ func temporary() (*os.File, error) {
 		return nil, spoolError(err)
 	}
 
+	// Nobody else opens it, and it goes with the process, whatever kills that.
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(spoolError(err), f.Close())
 	}
@@ -152,6 +155,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 		err = errors.Join(err, s.file.Close())
 		*s = spool{}
 	}()
+	// The memory of the last part is given back before the parts are read again.
 	s.data, s.order = nil, nil
 	var parts []*part // by their next records
 	from := int64(0)

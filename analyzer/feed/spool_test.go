@@ -62,7 +62,7 @@ func TestSpool_SortsWhatDoesNotFit(t *testing.T) {
 // so; a file that can't be written is an error that says what to do.
 func TestHistory_NowhereToWrite(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	h := NewHistory()
+	h := &History{}
 	h.rows.limit = 1
 	for n := range uint64(3000) {
 		h.AddStep(stepRow(0, 1, 3000-n, int64(3000-n)*second, 1))
@@ -78,7 +78,7 @@ func TestHistory_NowhereToWrite(t *testing.T) {
 	}
 
 	t.Setenv("TMPDIR", t.TempDir())
-	h = NewHistory()
+	h = &History{}
 	h.rows.limit = 1
 	for n := range uint64(3000) {
 		h.AddStep(stepRow(0, 1, n, int64(n)*second, 1))
@@ -93,19 +93,6 @@ func TestHistory_NowhereToWrite(t *testing.T) {
 		t.Fatalf("Settle()=%v, want an error that names TMPDIR", err)
 	}
 }
-
-// widest remembers how many columns waited at most.
-type widest struct {
-	h       *History
-	columns int
-	most    int
-}
-
-func (w *widest) Observe(*frame.Column) {
-	w.columns++
-	w.most = max(w.most, len(w.h.feed.Pending))
-}
-func (w *widest) ObserveTransfer(*frame.Transfer) {}
 
 // TestHistory_HoldsFewColumns plays jobs whose rows come rank after rank: however many
 // steps there are, few columns wait; also for ranks that miss steps, end early or were
@@ -124,7 +111,7 @@ func TestHistory_HoldsFewColumns(t *testing.T) {
 		"skewed":      {60 * second, func(int, int) bool { return true }, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := NewHistory()
+			h := &History{}
 			h.rows.limit = 1 << 18
 			for r := range ranks {
 				for s := range steps {
@@ -143,13 +130,17 @@ func TestHistory_HoldsFewColumns(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			w := &widest{h: h}
-			if err := h.Play(w); err != nil {
+			columns, most := 0, 0 // most wait at a time
+			err := h.Play(func(*frame.Column) {
+				columns++
+				most = max(most, len(h.feed.Pending))
+			}, func(*frame.Transfer) {})
+			if err != nil {
 				t.Fatal(err)
 			}
 
-			if w.columns != steps || w.most > tt.most {
-				t.Errorf("%d columns, %d waited at a time; want %d and at most %d", w.columns, w.most, steps, tt.most)
+			if columns != steps || most > tt.most {
+				t.Errorf("%d columns, %d waited at a time; want %d and at most %d", columns, most, steps, tt.most)
 			}
 		})
 	}

@@ -64,6 +64,7 @@ func (f *Feed) check() error {
 	return nil
 }
 
+// check wants lists of n ranks in a column that waits: gob makes them as long as the file says.
 func (c *column) check(n int) error {
 	ok := len(c.Owner) == n && c.StartRow < n
 	for _, v := range c.V {

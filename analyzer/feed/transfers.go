@@ -21,6 +21,7 @@ type window struct {
 	Quickest       float32 // seconds of a call, NaN unknown
 }
 
+// append writes a window as the spool keeps it, 48 bytes in this order.
 func (w *window) append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(w.Process)), uint32(w.Talk)), uint32(w.Op))
@@ -33,6 +34,7 @@ func (w *window) append(b []byte) []byte {
 	return b
 }
 
+// read is append's other way.
 func (w *window) read(b []byte) {
 	le := binary.LittleEndian
 	w.Process, w.Talk, w.Op = int32(le.Uint32(b)), int32(le.Uint32(b[4:])), int32(le.Uint32(b[8:]))
@@ -56,6 +58,8 @@ func (w *window) of(c *row.Communication) {
 
 // transfers puts windows of the members of a group together.
 type transfers struct {
+	// Windows of one group come from each of its ranks: they are one transfer when the job has passed
+	// the window's last step.
 	known   *frame.Communicators
 	pending map[transferKey]*frame.Transfer
 }
@@ -101,6 +105,7 @@ func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
 		}
 	}
 
+	// A map's order is chance; sums of floats come out alike only in one order.
 	slices.SortFunc(due, func(a, b transferKey) int {
 		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(t.pending[a].To, t.pending[b].To), cmp.Compare(a.repeat, b.repeat),
 			cmp.Compare(a.group, b.group), cmp.Compare(a.op, b.op), cmp.Compare(a.from, b.from))

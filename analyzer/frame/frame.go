@@ -24,21 +24,29 @@ type Metric uint8
 // The metrics. Self is step - exposed - dataloader - checkpoint. TP to Other are
 // the union of the communication ranges of one dimension.
 const (
+	// Begin to end of the step, and its forward passes, summed up.
 	Step Metric = iota
 	FP
+	// Backward passes, where a tool recorded them.
 	Backward
+	// Union of all communication ranges, and the part of it that the trainer was blocked in.
 	Comm
 	Exposed
+	// By dimension; Other are groups whose dimension nobody told.
 	TP
 	PP
 	DP
 	CP
 	EP
 	Other
+	// Waits for input, and saves of the model.
 	DataLoader
 	Checkpoint
+	// The rank's own work: what is left of the step.
 	Self
+	// FP as the host launched it, where FP is the device's.
 	HostFP
+	// What the rank was given to do: a count.
 	Tokens
 	MetricCount
 )
@@ -155,8 +163,8 @@ func (f *Frame) At(m Metric, row, col int) float32 {
 // was not kept. They are the frame's own: don't write to them.
 func (f *Frame) Values(m Metric) [][]float32 { return f.values[m] }
 
-// Each calls visit with every column in order. It stops at the first error and returns it.
-func (f *Frame) Each(visit func(*Column) error) error {
+// Each yields every column in order, with those metrics of it that were kept: for c := range f.Each.
+func (f *Frame) Each(yield func(*Column) bool) {
 	for i, k := range f.Columns {
 		c := Column{Attempt: k.Attempt, Step: k.Step, Repeat: k.Repeat, StartNs: k.StartNs, Passes: k.Passes, Layout: f.Layouts[k.Layout]}
 		if i > 0 {
@@ -169,10 +177,8 @@ func (f *Frame) Each(visit func(*Column) error) error {
 			}
 		}
 
-		if err := visit(&c); err != nil {
-			return err
+		if !yield(&c) {
+			return
 		}
 	}
-
-	return nil
 }

@@ -13,6 +13,11 @@ import (
 type namedGroup struct {
 	name, dim string
 	ranks     []int
+
+	// What its members said in it, where roles have to be guessed from that.
+	rows  []int32 // of the ranks, in their order
+	p2p   bool    // there were sends or receives
+	bytes float64 // of a rank, per step
 }
 
 // fromTopology takes the groups of a topology file for a world of that size.
@@ -28,7 +33,7 @@ func fromTopology(t *topology.File, world int) []namedGroup {
 			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r >= world })
 		}
 
-		out = append(out, namedGroup{g.Name, normalDim(g.Dim), ranks})
+		out = append(out, namedGroup{name: g.Name, dim: normalDim(g.Dim), ranks: ranks})
 	}
 
 	return out
@@ -88,7 +93,7 @@ func rankGroups(current []*Process) []namedGroup {
 
 			if id := memberKey(dim, members); !seen[id] {
 				seen[id] = true
-				out = append(out, namedGroup{name, dim, numbers(members)})
+				out = append(out, namedGroup{name: name, dim: dim, ranks: numbers(members)})
 			}
 		}
 	}
@@ -136,6 +141,7 @@ func SplitGroup(text string) (dim, name string, index int) {
 		return dim, name, -1
 	}
 
+	// From the end: the size is not needed, and the name may be anybody's.
 	name = name[:end]
 	if end = strings.LastIndexByte(name, ':'); end < 0 {
 		return dim, name, -1
@@ -154,6 +160,7 @@ func normalDim(d string) string {
 	switch d = strings.ToLower(d); d {
 	case "tp", "pp", "dp", "cp", "ep":
 		return d
+	// TaskD's word for it, in parallel_group.json.
 	case "exp":
 		return "ep"
 	}

@@ -17,21 +17,14 @@ func (w *World) infer(l *Layout, current []*Process) {
 	}
 }
 
-// talkers are the ranks of one launch that talk in a group.
-type talkers struct {
-	namedGroup
-	rows  []int32
-	p2p   bool
-	bytes float64 // of a rank, per step
-}
-
-// talkers returns the groups that the processes of the layout's launch talk in.
-func (w *World) talkers(l *Layout) []*talkers {
+// talkers returns the groups that the processes of the layout's launch talk in, each with the
+// ranks that do.
+func (w *World) talkers(l *Layout) []namedGroup {
 	known := w.Communicators(l)
-	groups := map[int32]*talkers{}
+	groups := map[int32]*namedGroup{}
 	for _, p := range w.all {
 		row := w.Row(p.Rank)
-		if row < 0 || w.seats[p].attempt != l.Attempt {
+		if row < 0 || p.attempt != l.Attempt {
 			continue
 		}
 
@@ -40,7 +33,7 @@ func (w *World) talkers(l *Layout) []*talkers {
 			g := groups[id]
 			if g == nil {
 				named := &known.groups[id]
-				g = &talkers{namedGroup: namedGroup{name: named.name, dim: named.dim}}
+				g = &namedGroup{name: named.name, dim: named.dim}
 				groups[id] = g
 			}
 
@@ -50,12 +43,13 @@ func (w *World) talkers(l *Layout) []*talkers {
 		}
 	}
 
-	list := make([]*talkers, 0, len(groups))
+	list := make([]namedGroup, 0, len(groups))
 	for _, k := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[k]
 		slices.Sort(g.rows)
 		g.rows = slices.Compact(g.rows)
 		g.bytes /= float64(len(g.rows))
+		// Sends and receives between ranks are what a pipeline does; no other dimension needs them.
 		if g.dim == "" && g.p2p {
 			g.dim = "pp"
 		}
@@ -64,7 +58,7 @@ func (w *World) talkers(l *Layout) []*talkers {
 			g.ranks = append(g.ranks, w.Ranks[r])
 		}
 
-		list = append(list, g)
+		list = append(list, *g)
 	}
 
 	return list
@@ -84,15 +78,14 @@ func (w *World) byCommunicators(l *Layout) {
 
 	chains := NewSets(len(l.Ranks))
 	pipelined := false
-	named := make([]namedGroup, len(list))
-	for i, g := range list {
-		if named[i] = g.namedGroup; g.p2p && len(g.rows) > 1 {
+	for _, g := range list {
+		if g.p2p && len(g.rows) > 1 {
 			pipelined = true
 			chains.Join(g.rows...)
 		}
 	}
 
-	l.setGroups(named)
+	l.setGroups(list)
 	if !pipelined {
 		return // data parallel: all alike, as they are
 	}
@@ -112,15 +105,15 @@ func (w *World) byCommunicators(l *Layout) {
 	l.Stages = len(roles)
 	l.setRoles(positions, nil)
 	l.setReplicas(chains)
-	l.setGroups(named) // classes need the stages
+	l.setGroups(list) // classes need the stages
 }
 
 // partition finds the disjoint collective groups of equal size that cover all
 // ranks, hold no two ranks of one pipeline, and move the most bytes: the
 // data-parallel groups. Its parts come ordered by their lowest row, which is the
 // stage order of every launcher that puts the pipeline outermost.
-func partition(list []*talkers, chains *Sets, total int) [][]int32 {
-	bySize := map[int][]*talkers{}
+func partition(list []namedGroup, chains *Sets, total int) [][]int32 {
+	bySize := map[int][]namedGroup{}
 	for _, g := range list {
 		roots := map[int32]bool{}
 		for _, r := range g.rows {
@@ -136,7 +129,7 @@ func partition(list []*talkers, chains *Sets, total int) [][]int32 {
 	most := -1.0
 	for _, size := range slices.Sorted(maps.Keys(bySize)) {
 		groups := bySize[size]
-		slices.SortStableFunc(groups, func(a, b *talkers) int { return cmp.Compare(b.bytes, a.bytes) })
+		slices.SortStableFunc(groups, func(a, b namedGroup) int { return cmp.Compare(b.bytes, a.bytes) })
 		taken := map[int32]bool{}
 		var parts [][]int32
 		volume := 0.0
@@ -221,6 +214,8 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		return
 	}
 
+	// The parts must be whole stages: the largest number that divides all their sizes is what one stage
+	// has, if several stages work alike.
 	unit := 0
 	for _, p := range parts {
 		unit = gcd(unit, len(p))
@@ -278,6 +273,7 @@ func (p *Process) median(time func(*Sample) float32) (float32, bool) {
 	return v[len(v)/2], true
 }
 
+// gcd is the greatest common divisor; of 0 and b it is b.
 func gcd(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b

@@ -103,6 +103,7 @@ func (g *Group) Complete() bool { return len(g.Rows) == g.Size }
 // Metric is what its ranks' communication is counted as.
 func (g *Group) Metric() Metric { return dimMetric[g.Dim] }
 
+// The dimensions as identities and topology files write them.
 var dimMetric = map[string]Metric{"tp": TP, "pp": PP, "dp": DP, "cp": CP, "ep": EP, "": Other}
 
 // Inner are the dimensions whose collectives lie inside the forward pass: all members
@@ -179,6 +180,7 @@ func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
 		for _, r := range g.ranks {
 			if k, ok := row[r]; ok {
 				here++
+				// The ranks of a data-parallel group do the same work: it has as many as the role, recorded or not.
 				if role := &l.Roles[l.Role[k]]; g.dim == "dp" && role.Model == "" {
 					role.Size = max(role.Size, len(g.ranks))
 				}
@@ -362,12 +364,14 @@ func (l *Layout) setGroups(groups []namedGroup) {
 			continue
 		}
 
+		// A file and the processes may tell the same group under two names: the first counts.
 		id := memberKey(g.dim, rows)
 		if seen[id] {
 			continue
 		}
 
 		seen[id] = true
+		// Groups in the same stages are alike: the sum of the members' stages and the highest tell which.
 		key := classKey{dim: g.dim, size: len(g.ranks)}
 		for _, k := range rows {
 			s := l.Roles[l.Role[k]].Stage

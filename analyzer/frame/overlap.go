@@ -77,6 +77,8 @@ func together(a, b *Stretch) bool {
 		return false
 	}
 
+	// A process that is replaced overlaps the next by a step or two: in common must be several of each
+	// one's steps, and most of the shorter one's time.
 	common := min(a.ToNs, b.ToNs) - b.FromNs
 	for _, s := range []*Stretch{a, b} {
 		span := s.ToNs - s.FromNs
@@ -103,6 +105,7 @@ func (o *Overlap) Tell(v *verdict.Verdict) {
 		"two processes of rank %d, %s, recorded steps at the same time: %s, and %s. %s: they name the process",
 		o.A.Rank, who, o.A.words(), o.B.words(), do)}
 	if o.Mixed {
+		// Whatever was judged was judged of rows that no job wrote.
 		v.Decided, v.Healthy = false, false
 		v.Nodes, v.Links, v.Events = []verdict.Node{}, []verdict.Link{}, []verdict.Event{}
 		v.JobImpact, v.JobImpactMax = 0, 0
@@ -115,6 +118,7 @@ func (o *Overlap) Tell(v *verdict.Verdict) {
 	v.Findings = append(v.Findings, f)
 }
 
+// words name the process so that a person finds it: by pid, node and incarnation.
 func (s *Stretch) words() string {
 	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05") }
 	on := ""

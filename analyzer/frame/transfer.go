@@ -28,6 +28,7 @@ type Transfer struct {
 // P2P reports whether the window counts sends or receives.
 func (t *Transfer) P2P() bool { return p2p(t.Op) }
 
+// p2p reports whether an op goes from one rank to another, without the rest of its group.
 func p2p(op string) bool { return op == "send" || op == "recv" || op == "sendrecv" }
 
 // Shortest returns the shortest member's seconds per step, the transfer.

@@ -15,20 +15,20 @@ const maxRows = 1 << 20
 
 // World makes the layouts of a job out of its processes.
 type World struct {
-	Size      int   // the largest world seen; 0 unknown
-	Ranks     []int // global rank of each row, ascending
-	Launches  []*Launch
+	Size      int      // the largest world seen; 0 unknown
+	Ranks     []int    // global rank of each row, ascending
+	Attempts  int      // launches of the job
 	RolesFrom string   // as Frame.RolesFrom, of the layouts so far
 	Notes     []string // sentences for a person
 
-	topo   *topology.File
-	all    []*Process
-	seats  map[*Process]seat
-	heard  map[uint32]*Process // of each rank, the process that was heard of first
-	seen   [MetricCount]bool
-	talks  bool           // communicators are known
-	nodeOf map[int]string // of the topology file
-	shared bool           // the topology and the processes use the same node names
+	topo     *topology.File
+	all      []*Process
+	launches []*launch
+	heard    map[uint32]*Process // of each rank, the process that was heard of first
+	seen     [MetricCount]bool
+	talks    bool           // communicators are known
+	nodeOf   map[int]string // of the topology file
+	shared   bool           // the topology and the processes use the same node names
 }
 
 // NewWorld takes all processes, those of one rank in the order in which they were heard
@@ -60,7 +60,8 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 	}
 
 	slices.Sort(w.Ranks)
-	w.Launches, w.seats = launches(all)
+	w.launches = launches(all)
+	w.Attempts = len(w.launches)
 	return w
 }
 
@@ -94,17 +95,10 @@ func (w *World) Row(rank uint32) int {
 	return -1
 }
 
-// Seat returns the number of a process's launch, and whether the process took a rank's
-// place while the others went on.
-func (w *World) Seat(p *Process) (attempt int, later bool) {
-	s := w.seats[p]
-	return s.attempt, s.later
-}
-
 // Beginning returns the processes that a launch begins with, by row.
 func (w *World) Beginning(attempt int) []*Process {
 	current := make([]*Process, len(w.Ranks))
-	first := w.Launches[attempt].first
+	first := w.launches[attempt].first
 	for r, rank := range w.Ranks {
 		current[r] = first[uint32(rank)]
 	}
@@ -132,10 +126,10 @@ func (w *World) node(p *Process, rank int) string {
 // Layout says who is who in a launch while these processes run: current has one for
 // each row, nil for a rank without any.
 func (w *World) Layout(attempt int, current []*Process) *Layout {
-	launch := w.Launches[attempt]
+	of := w.launches[attempt]
 	n := len(w.Ranks)
 	l := &Layout{
-		Attempt: attempt, World: min(launch.World, maxRows), Ranks: w.Ranks, Stages: 1, Certain: true,
+		Attempt: attempt, World: min(of.world, maxRows), Ranks: w.Ranks, Stages: 1, Certain: true,
 		Present: make([]bool, n), Incarnation: make([]uint64, n), Fresh: make([]bool, n),
 		Node: make([]int32, n), Device: make([]string, n),
 	}
@@ -150,8 +144,10 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		p := current[r]
 		l.Node[r] = None
 		_, listed := w.nodeOf[rank]
-		fits := launch.World == 0 || rank < launch.World
-		l.Present[r] = p != nil || fits && (listed || len(w.nodeOf) == 0 && len(w.Launches) == 1)
+		fits := of.world == 0 || rank < of.world
+		// A rank without a process is missed where it is known to belong: the file lists it, or the job has
+		// begun but once.
+		l.Present[r] = p != nil || fits && (listed || len(w.nodeOf) == 0 && w.Attempts == 1)
 		if !l.Present[r] {
 			continue
 		}
@@ -178,11 +174,12 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		}
 	}
 
+	// One model says nothing, and roles are finer only where they must be.
 	if len(several) < 2 {
 		models = nil
 	}
 
-	w.setRoles(l, launch, current, models)
+	w.setRoles(l, of.world, current, models)
 	if l.From == "inferred" {
 		w.infer(l, current)
 	}
@@ -192,11 +189,11 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 
 // setRoles takes the groups that fit this attempt: the topology file's, unless it speaks
 // of a world of another size or contradicts the groups that the processes told.
-func (w *World) setRoles(l *Layout, a *Launch, current []*Process, models []string) {
+func (w *World) setRoles(l *Layout, world int, current []*Process, models []string) {
 	own := rankGroups(current)
 	var file []namedGroup
-	if w.topo != nil && (a.World == 0 || w.topo.WorldSize == 0 || a.World == w.topo.WorldSize) {
-		file = fromTopology(w.topo, a.World)
+	if w.topo != nil && (world == 0 || w.topo.WorldSize == 0 || world == w.topo.WorldSize) {
+		file = fromTopology(w.topo, world)
 	}
 
 	if g := contradicted(file, own); g != nil {

@@ -72,6 +72,7 @@ func (a API) write(ctx context.Context, method, path, content string, body any) 
 	return err
 }
 
+// call sends a request as the account that the token is of. content is the type of the body.
 func (a API) call(ctx context.Context, method, path, content string, body []byte) ([]byte, error) {
 	header := http.Header{}
 	if content != "" {
@@ -93,6 +94,7 @@ func (a API) call(ctx context.Context, method, path, content string, body []byte
 // maxAnswer bounds what is read of an answer: a list of thousands of jobs.
 const maxAnswer = 64 << 20
 
+// send makes a request and returns the answer's body. Any answer but 2xx is an *apiError.
 func send(ctx context.Context, client *http.Client, method, url string, header http.Header, body []byte) (text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -136,6 +138,8 @@ const (
 	tellEvery = 30 * time.Second
 )
 
+// fail notes a failure and returns how long to wait: twice as long as before, as the server says where it
+// does, and up to a quarter more, so that many watchers don't come at once.
 func (b *backoff) fail(err error, now time.Time, log *slog.Logger) time.Duration {
 	wait := min(firstWait<<min(b.fails, 9), mostWait)
 	var e *apiError
@@ -154,6 +158,7 @@ func (b *backoff) fail(err error, now time.Time, log *slog.Logger) time.Duration
 	return wait
 }
 
+// reset notes that a call was answered.
 func (b *backoff) reset(log *slog.Logger) {
 	if b.fails > 0 {
 		log.Info("writing to the cluster works again", "failures", b.fails)

@@ -109,17 +109,12 @@ type Cluster struct {
 
 // opinions is what a job's last verdict says of nodes.
 type opinions struct {
-	at    time.Time
-	nodes map[string]opinion
+	at    time.Time // when the job was last heard of
+	nodes map[string]judgement
 }
 
-// opinion is what a verdict says of a node. Of several the one of most weight counts.
-type opinion struct {
-	judgement
-	weight float64
-}
-
-// judgement is what a node's condition says, and what an act needs to know of it.
+// judgement is what a node's condition says, and what an act needs to know of it. Of several jobs'
+// on one node that of most weight counts.
 type judgement struct {
 	Status  string `json:"status"` // True, False, Unknown; "" never written
 	Reason  string `json:"reason"`
@@ -127,6 +122,9 @@ type judgement struct {
 	Job     string `json:"job,omitempty"`
 	Ranks   []int  `json:"ranks,omitempty"`
 	Devices int    `json:"devices,omitempty"`
+	// weight is the job impact, above 1 where the node is degraded: whatever is said to be bad
+	// outweighs all that is harmless. It is made anew with each verdict, and not kept.
+	weight float64
 }
 
 // node is what was written of a node.
@@ -145,6 +143,7 @@ type node struct {
 }
 
 type state struct {
+	// By name; one that is well and untouched stays, for when it was last said.
 	Nodes  map[string]*node     `json:"nodes"`
 	Seen   map[string]time.Time `json:"seen"` // events by name
 	Jobs   map[string]bool      `json:"jobs"` // whose events of before are known
@@ -193,15 +192,16 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, least := c.o.Now(), c.o.MinImpact()
-	r := opinions{at: at, nodes: map[string]opinion{}}
+	r := opinions{at: at, nodes: map[string]judgement{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
+		// Who has recovered is as well as who was never named.
 		if !verdict.Blamed(n.State) {
 			continue
 		}
 
 		impact := v.Counts(n, least)
-		o := opinion{judgement{"True", cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), v.Job, n.Ranks, n.Devices}, impact + 1}
+		o := judgement{"True", cmp.Or(reasons[n.Cause], "Slow"), message(v.Job, n), v.Job, n.Ranks, n.Devices, impact + 1}
 		if impact < least {
 			o.Status, o.Reason, o.weight = "False", reasonHarmless, impact
 		}
@@ -214,6 +214,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.wake.Wake()
 }
 
+// message is that of a node's condition: what `kubectl describe node` shows to who has never heard of us.
 func message(job string, n *verdict.Node) string {
 	when := fmt.Sprintf("step %d", n.SinceStep)
 	if n.SinceTime != "" { // RFC 3339: those who read conditions sit in other places
@@ -239,6 +240,7 @@ func jobWords(job string) string { return "job " + job + ": " }
 // events queues transients that are new. Those of before the first verdict on a
 // job are old news.
 func (c *Cluster) events(v *verdict.Verdict, now time.Time) {
+	// A first verdict may name what passed a week ago.
 	known := c.state.Jobs[v.Job]
 	c.state.Jobs[v.Job] = true
 	for _, e := range v.Events {
@@ -270,6 +272,7 @@ func (c *Cluster) forgetEvents() {
 	}
 }
 
+// node is what was written of a node, nothing yet of one that is new.
 func (c *Cluster) node(name string) *node {
 	n := c.state.Nodes[name]
 	if n == nil {

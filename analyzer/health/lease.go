@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 )
 
 // ErrConflict is returned by SetLease, wrapped, when somebody else has made, changed or
@@ -25,21 +24,17 @@ type Lease struct {
 		ResourceVersion string            `json:"resourceVersion,omitempty"` // "" is not made yet
 	} `json:"metadata"`
 	Spec struct {
-		Holder    string    `json:"holderIdentity"`
-		Seconds   int       `json:"leaseDurationSeconds"`
-		Acquired  MicroTime `json:"acquireTime"`
-		Renewed   MicroTime `json:"renewTime"`
-		Transfers int       `json:"leaseTransitions"`
+		Holder    string `json:"holderIdentity"`
+		Seconds   int    `json:"leaseDurationSeconds"`
+		Acquired  string `json:"acquireTime"` // as MicroTime
+		Renewed   string `json:"renewTime"`
+		Transfers int    `json:"leaseTransitions"`
 	} `json:"spec"`
 }
 
-// MicroTime is a time as the API server takes it: with six digits of a second, always.
-type MicroTime struct{ time.Time }
-
-// MarshalJSON implements json.Marshaler.
-func (t MicroTime) MarshalJSON() ([]byte, error) {
-	return json.Marshal(t.UTC().Format("2006-01-02T15:04:05.000000Z07:00"))
-}
+// MicroTime is the layout of a Lease's times, which are in UTC: the API server takes them with six
+// digits of a second, always (metav1.MicroTime), and time.Time leaves zeros out.
+const MicroTime = "2006-01-02T15:04:05.000000Z07:00"
 
 func leasePath(namespace string) string {
 	return "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/leases"
@@ -101,6 +96,7 @@ func (a API) DeleteLease(ctx context.Context, namespace string, l *Lease) error 
 	return fmt.Errorf("delete Lease %s/%s: %w", namespace, l.Metadata.Name, mayLease(err, namespace))
 }
 
+// mayLease names the rights of a watcher of --share where one is missing.
 func mayLease(err error, namespace string) error {
 	return mayNot(err, namespace, "laggard-watch-share", "list, create, update and delete on leases.coordination.k8s.io", "--verb=list,create,update,delete --resource=leases.coordination.k8s.io")
 }

@@ -144,6 +144,7 @@ func (m *rescheduling) unlabel(node string) call {
 	return m.patch(node, "put labels of AscendJob "+m.Job+" back", meta, func() { m.Labelled = false })
 }
 
+// patch changes the job's metadata. A job that has gone needs no labels any more.
 func (m *rescheduling) patch(node, words string, meta map[string]any, done func()) call {
 	return call{node: node, words: words, done: done, do: func(ctx context.Context, api API) error {
 		err := api.write(ctx, http.MethodPatch, m.Path, mergePatch, map[string]any{"metadata": meta})
@@ -169,6 +170,7 @@ func (m *rescheduling) fault(name string, n *node, bad bool, now time.Time) call
 	}
 
 	id := fmt.Sprintf("laggard-%s-%d", name, m.At.UnixMilli())
+	// From the end: the time in it tells one fault from another, and ClusterD takes 128 characters.
 	id = id[max(0, len(id)-128):]
 	message, err := json.Marshal(map[string]any{
 		"id": fmt.Sprintf("laggard-%s-%d", assertion, now.UnixNano()), "timestamp": now.UnixMilli(), "version": "1.0", "resource": faultSender,
@@ -196,8 +198,10 @@ func (m *rescheduling) fault(name string, n *node, bad bool, now time.Time) call
 	}
 }
 
+// commas are numbers as an annotation has them: 0,1,2.
 func commas(ranks []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ","), "[]")
 }
 
+// cut bounds what goes into a field that the server bounds, in bytes.
 func cut(s string, n int) string { return s[:min(len(s), n)] }

@@ -53,6 +53,7 @@ func (o *object) tainted() int {
 	return slices.IndexFunc(o.Spec.Taints, func(t map[string]any) bool { return t["key"] == taintKey && t["effect"] == taintEffect })
 }
 
+// cordoned reports whether the node was cordoned by us.
 func (o *object) cordoned() bool {
 	_, ok := o.Metadata.Annotations[cordonAnnotation]
 	return ok
@@ -138,6 +139,7 @@ func (a API) change(ctx context.Context, name string, with func(*object) map[str
 			return nil
 		}
 
+		// The version makes the server refuse the patch if somebody has written since we read.
 		meta, _ := e["metadata"].(map[string]any)
 		e["metadata"] = withVersion(meta, o.Metadata.ResourceVersion)
 		err = a.write(ctx, http.MethodPatch, nodePath(name), mergePatch, e)

@@ -41,6 +41,7 @@ func (c *Cluster) plan(now time.Time) []call {
 		}
 
 		n, w := c.node(name), want[name]
+		// The condition goes first, and the act with the next plan: who sees a cordon finds its reason.
 		if c.due(n, w, now) {
 			calls = append(calls, c.condition(name, n, w, now))
 			continue
@@ -115,7 +116,7 @@ func (c *Cluster) learn(name string, o *object) {
 // wanted merges what the jobs say: of several reasons the one that costs most.
 func (c *Cluster) wanted(now time.Time) map[string]judgement {
 	want := map[string]judgement{}
-	worst := map[string]float64{}
+	// Without a job that is heard of nothing is taken back.
 	fresh := 0
 	for _, job := range slices.Sorted(maps.Keys(c.said)) {
 		r := c.said[job]
@@ -129,8 +130,8 @@ func (c *Cluster) wanted(now time.Time) map[string]judgement {
 				o.Status, o.Reason, o.weight = "Unknown", reasonEnded, 0
 			}
 
-			if _, ok := want[name]; !ok || o.weight > worst[name] {
-				want[name], worst[name] = o.judgement, o.weight
+			if w, ok := want[name]; !ok || o.weight > w.weight {
+				want[name] = o
 			}
 		}
 	}
@@ -163,6 +164,7 @@ func (c *Cluster) due(n *node, w judgement, now time.Time) bool {
 		return w.Status != "Unknown" // a job that ended before anybody heard of it
 	}
 
+	// The wait begins anew whenever something else is wanted: a verdict that wavers changes nothing.
 	if key := w.Status + w.Reason; n.Want != key {
 		n.Want, n.Other = key, now
 	}
@@ -242,6 +244,7 @@ func (c *Cluster) act(name string, n *node) (call, bool) {
 		done: func() { n.Acted, n.Applied = bad, bad }}, true
 }
 
+// acted is how many nodes have a place under the cap.
 func (c *Cluster) acted() int {
 	k := 0
 	for _, n := range c.state.Nodes {

@@ -32,6 +32,7 @@ func (c *Cluster) Sync(ctx context.Context) time.Duration {
 	c.mu.Unlock()
 	for _, j := range calls {
 		wait, _ := c.perform(ctx, j)
+		// The server's trouble is that of every call: the rest of the plan is made anew.
 		if wait > 0 || ctx.Err() != nil {
 			return max(wait, firstWait)
 		}

@@ -74,6 +74,7 @@ func (h *Webhook) Send(ctx context.Context) time.Duration {
 		}
 
 		h.back.reset(h.log)
+		// A newer verdict that came meanwhile stays to be posted.
 		if h.waiting[job] == m {
 			delete(h.waiting, job)
 		}

@@ -24,7 +24,7 @@ func layout(t *testing.T, pp, dp, tp int) *frame.Layout {
 
 		topo.Groups = append(topo.Groups, g)
 	}
-	b := feed.NewHistory()
+	b := &feed.History{}
 	for s := range pp {
 		for k := range tp {
 			group("dp", dp, func(q int) int { return rank(s, q, k) })

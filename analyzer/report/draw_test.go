@@ -17,7 +17,7 @@ import (
 // replica 1) twice as slow from step 5 on; rank 2 has no step 7.
 func pipeline(t *testing.T) *frame.Frame {
 	t.Helper()
-	b := feed.NewHistory()
+	b := &feed.History{}
 	for rank := range 4 {
 		b.AddRank(&row.Rank{Job: "j", Rank: uint32(rank), Incarnation: uint64(rank) + 1, WorldSize: 4, Node: []string{"a", "a", "b", "b"}[rank], StartedNs: 1, Version: 1})
 		for step := range 10 {

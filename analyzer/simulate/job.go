@@ -13,7 +13,7 @@ import (
 // job is a simulation under way.
 type job struct {
 	cfg  *Config
-	b    Builder
+	b    row.Builder
 	rec  *files  // nil for none
 	unit float64 // model time → time: the factor that gives a quiet step Model.Seconds
 
@@ -106,7 +106,7 @@ type meet struct {
 	grad, gather float64 // ns more for the gradients and the parameters
 }
 
-func newJob(cfg *Config, b Builder, rec *files) *job {
+func newJob(cfg *Config, b row.Builder, rec *files) *job {
 	j := &job{
 		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
 		physics: source(cfg.Seed, forPhysics), clocks: source(cfg.Seed, forClocks),

@@ -31,6 +31,7 @@ type database struct {
 // readTimeout bounds one query.
 const readTimeout = 5 * time.Minute
 
+// openClickHouse connects to the first server of the name that answers. The error has that of each.
 func openClickHouse(ctx context.Context, spec string, o Options) (*database, error) {
 	at, err := ddl.ParseAddress(spec)
 	if err != nil {
@@ -59,6 +60,7 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 		return nil, err
 	}
 
+	// One connection a worker, and one for whoever asks what there is while they read.
 	options.MaxOpenConns, options.MaxIdleConns = o.workers()+1, o.workers()+1
 	conn, err := clickhouse.Open(options)
 	if err != nil {
@@ -88,7 +90,8 @@ func (d *database) Close() error {
 	}
 }
 
-// Codes of ClickHouse's errors that a person can do something about.
+// Codes of ClickHouse's errors that a person can do something about, by the numbers of its
+// src/Common/ErrorCodes.cpp, which are never given anew.
 const (
 	codeNoColumn   = 47
 	codeNoTable    = 60
@@ -146,6 +149,7 @@ func tried(message string) []string {
 	return all
 }
 
+// firstLine cuts what a server says to what a person reads: behind it come stack and query.
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	const most = 200
@@ -194,6 +198,7 @@ func query(ctx context.Context, d *database, q string, each func(driver.Rows) er
 		return d.explain("read", err)
 	}
 
+	// A row that can't be scanned ends the query; the connection is of use again once rows is closed.
 	for rows.Next() {
 		if err := each(rows); err != nil {
 			return errors.Join(d.explain("read", err), rows.Close())

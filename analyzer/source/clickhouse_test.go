@@ -65,12 +65,12 @@ func TestClickHouse_GroupsOfManyRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if diff := cmp.Diff(want, got.ranks); diff != "" {
+	if diff := cmp.Diff(want, got.Ranks); diff != "" {
 		t.Fatalf("other identities than were stored:\n%.2000s", diff)
 	}
 
-	for i := range got.ranks {
-		if g := got.ranks[i].GroupRanks; i%3 != 0 && &g[0][0] != &got.ranks[1].GroupRanks[0][0] {
+	for i := range got.Ranks {
+		if g := got.Ranks[i].GroupRanks; i%3 != 0 && &g[0][0] != &got.Ranks[1].GroupRanks[0][0] {
 			t.Fatalf("rank %d has a copy of its own of a group's members", i)
 		}
 	}

@@ -75,6 +75,7 @@ func (d *database) columns(ctx context.Context, q string, each func([]native.Col
 			return d.explain("connect to", err)
 		}
 
+		// begun says that rows were handed over: then a second try would hand them over twice.
 		kept, begun := l.Used, false
 		stop, err := l.Watch(ctx)
 		if err == nil {
@@ -95,6 +96,7 @@ func (d *database) columns(ctx context.Context, q string, each func([]native.Col
 			return closed
 		}
 
+		// A cancelled query looks like a broken connection; the caller wants the context's reason.
 		err = native.EndOf(ctx, err)
 		var refused *clickhouse.Exception
 		if !kept || begun || ctx.Err() != nil || errors.As(err, &refused) {

@@ -19,7 +19,7 @@ const rangeRows = 64 << 10
 
 // Load implements Source: tables are read by ranges of ranks, which are ranges of their primary
 // key.
-func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (d *database) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	return loadTables(ctx, d, d.at.String(), job, b, o)
 }
 
@@ -52,6 +52,7 @@ type rankRange struct {
 	rows     uint64
 }
 
+// where is the condition for the range: rank is the second column of the primary key, behind job.
 func (r rankRange) where() string { return fmt.Sprintf("rank BETWEEN %d AND %d", r.from, r.to) }
 
 // split implements tables: it cuts the ranks of a job into ranges of about rangeRows rows.
@@ -65,6 +66,7 @@ func (d *database) split(ctx context.Context, table, job string, _ *Info) ([]ran
 			return err
 		}
 
+		// A range holds whole ranks, so one rank with many rows is a range of its own, however large.
 		if len(all) == 0 || all[len(all)-1].rows+n > d.rows {
 			all = append(all, rankRange{from: rank})
 		}
@@ -104,6 +106,7 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 // destinations returns the columns of a row but the job, and pointers to the
 // fields of the one row that they are scanned into.
 func destinations(one any) (columns []string, into []any) {
+	// The struct's order is the table's, but columns are asked for by name: an operator may have added some.
 	v := reflect.ValueOf(one).Elem()
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Tag.Get("col"); name != "job" {

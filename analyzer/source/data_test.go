@@ -79,34 +79,15 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
-type (
-	rowRank          = row.Rank
-	rowStep          = row.Step
-	rowCommunication = row.Communication
-)
-
-// rows is a Builder that keeps everything.
-type rows struct {
-	ranks          []row.Rank
-	steps          []row.Step
-	communications []row.Communication
-}
-
-func (r *rows) AddRank(x *row.Rank) { r.ranks = append(r.ranks, *x) }
-func (r *rows) AddStep(x *row.Step) { r.steps = append(r.steps, *x) }
-func (r *rows) AddCommunication(x *row.Communication) {
-	r.communications = append(r.communications, *x)
-}
-
 // load opens a source and reads a job of it.
-func load(t testing.TB, spec, job string, o Options) (*rows, Info, error) {
+func load(t testing.TB, spec, job string, o Options) (*row.Rows, Info, error) {
 	t.Helper()
 	s, err := Open(context.Background(), spec, o)
 	if err != nil {
 		return nil, Info{}, err
 	}
 	defer s.Close()
-	r := &rows{}
+	r := &row.Rows{}
 	info, err := s.Load(context.Background(), job, r, o)
 	return r, info, err
 }

@@ -29,6 +29,7 @@ type tree struct {
 // errNoRank is returned, wrapped, for a folder that is no profiling directory.
 var errNoRank = errors.New("no rank directory in it")
 
+// openFiles opens a directory that has ranks in it, whoever wrote them.
 func openFiles(dir string) (Source, error) {
 	ranks, err := segment.Walk(dir)
 	if err != nil {
@@ -73,7 +74,7 @@ func (t *tree) listJobs(ctx context.Context) ([]string, error) {
 }
 
 // Load implements Source. What of other tools' profiles could not be read is told.
-func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (t *tree) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	info, err := t.load(ctx, job, b, o)
 	if t.made != nil {
 		info.Damaged += len(t.made.Unread)
@@ -85,7 +86,7 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 }
 
 // load rolls the segments of every rank up, the way that ingest does.
-func (t *tree) load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (t *tree) load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	job, err := Pick(ctx, t, t.dir, job)
 	if err != nil {
 		return Info{}, err
@@ -105,6 +106,7 @@ func (t *tree) load(ctx context.Context, job string, b Builder, o Options) (Info
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
 	}, func(i int, r *rolled) error {
+		// A process writes its identity into each of its segments; one row of it is enough.
 		r.rows.Ranks = newestRanks(r.rows.Ranks)
 		off = off || slices.ContainsFunc(r.rows.Ranks, func(r row.Rank) bool { return len(r.Off) > 0 })
 		info.hand(b, &r.rows)
@@ -122,6 +124,7 @@ func (t *tree) load(ctx context.Context, job string, b Builder, o Options) (Info
 	}
 
 	info.Lines, info.Unknown, info.Torn = int(counts.Lines), int(notUnderstood(counts)), int(counts.Torn)
+	// Without steps there is no verdict, unless the switch explains it: then that is the verdict.
 	if info.Steps == 0 && !off {
 		return info, t.nothing(job, info, counts, first)
 	}
@@ -248,6 +251,7 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, commu
 // says where it is and how it begins; "" when there is none.
 func oddLine(dir segment.RankDir, segments []segment.Info) string {
 	for _, info := range segments {
+		// The rollup itself says what it does not understand, so this one reads for its counts alone.
 		probe := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.None})
 		found := ""
 		err := eachLine(filepath.Join(dir.Path, info.Name), func(path string, offset int64, line []byte) bool {
@@ -266,6 +270,7 @@ func oddLine(dir segment.RankDir, segments []segment.Info) string {
 	return ""
 }
 
+// notUnderstood counts lines of nobody's format and those that are no text at all.
 func notUnderstood(c rollup.Counts) uint64 { return c.Unknown + c.Garbage }
 
 // eachLine calls each with the lines of a segment while it returns true.

@@ -16,6 +16,8 @@ func inOrder[T any](ctx context.Context, n, workers int, produce func(context.Co
 	g, ctx := errgroup.WithContext(ctx)
 	workers = max(1, min(workers, n))
 	g.SetLimit(workers + 1) // one more starts them
+	// A channel of channels keeps the order: each result comes through its own, and they queue as their
+	// work began. The queue's length bounds how far ahead of the consumer the workers are.
 	order := make(chan chan T, workers)
 	g.Go(func() error {
 		defer close(order)

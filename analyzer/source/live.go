@@ -96,6 +96,7 @@ func (l *Live) now(ctx context.Context) (Source, error) {
 		return db, nil
 	}
 
+	// Of a directory nothing is kept: whoever asks lists anew what is there.
 	dir, parquet := l.dir()
 	if parquet {
 		return &store{dir: dir}, nil
@@ -114,6 +115,8 @@ func (l *Live) Jobs(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 
+	// A folder that is no profiling directory yet may become one, or get profiles: it is asked again
+	// with each look until there are some.
 	if t, ok := s.(*tree); ok && l.made == nil {
 		l.made, l.none = Profiles(ctx, t.dir, l.o)
 		if l.none != nil && (l.o.From != "" || !errors.Is(l.none, profiles.ErrNone)) {

@@ -22,13 +22,9 @@ type tableReader struct {
 	seen  string // what the last look found
 }
 
-// tableCursor is the Cursor of a ClickHouse database.
-type tableCursor struct {
-	Since int64 `json:"since"`
-}
-
-func (d *database) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
-	c, err := goOn[tableCursor](d.at.String(), cursor)
+// follow implements Source.
+func (d *database) follow(o Options, job string, from []byte) (feed.Reader, error) {
+	c, err := goOn(d.at.String(), from)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +46,7 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		}
 	}
 
+	// The last window has no end: rows that came since the look are read with it.
 	from := r.from + int64(r.window)*r.width
 	where := r.after(from)
 	if r.window+1 < r.number {
@@ -71,6 +68,7 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		return false, err
 	}
 
+	// Only now, when they were taken: after an error the same windows are read again.
 	for i := range rows.Steps {
 		r.since, r.begun = max(r.since, rows.Steps[i].StartNs), true
 	}
@@ -81,6 +79,7 @@ func (r *tableReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 
 // readRanks hands the table of ranks over when it changed.
 func (r *tableReader) readRanks(ctx context.Context, take func(*row.Rows) error) error {
+	// The sum of versions rises with each new word on a process, whichever it is.
 	sign := ""
 	q := "SELECT count(), sum(version), max(started_ns) FROM " + row.RanksTable + " WHERE job = " + ddl.Literal(r.job)
 	err := query(ctx, r.d, q, func(rows driver.Rows) error {
@@ -125,6 +124,8 @@ func (r *tableReader) look(ctx context.Context) error {
 			return err
 		}
 
+		// Rows of the overlap come again with each look. Unless their number or the newest start has
+		// changed there is none that was not handed over.
 		sight := fmt.Sprint(n, last)
 		if sight == r.seen {
 			return nil // nothing new
@@ -166,8 +167,8 @@ func (r *tableReader) after(ns int64) string {
 }
 
 // Cursor implements feed.Reader.
-func (r *tableReader) Cursor() ([]byte, error) {
-	return cursorOf(tableCursor{r.since})
+func (r *tableReader) Cursor() []byte {
+	return cursor{Since: r.since}.text()
 }
 
 // newest returns when the job's newest step began.

@@ -2,12 +2,9 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
+	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -45,13 +42,9 @@ func (r *fileReader) Damaged() (all []string) {
 	return all
 }
 
-// fileCursor is the Cursor of files: where each rank's rollup goes on.
-type fileCursor struct {
-	Ranks map[int]rollup.Position `json:"ranks"`
-}
-
-func (t *tree) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
-	c, err := goOn[fileCursor](t.dir, cursor)
+// follow implements Source.
+func (t *tree) follow(o Options, job string, from []byte) (feed.Reader, error) {
+	c, err := goOn(t.dir, from)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +88,8 @@ func (r *fileReader) arrange() error {
 	return nil
 }
 
+// learn looks for nodes and groups anew when a rank is new: the files that tell them may be written,
+// or change, after the first rank has begun.
 func (r *fileReader) learn(dirs []segment.RankDir) error {
 	info := Info{Job: r.job}
 	p, err := layoutOf(&info, r.o, r.dir, []string{r.job}, dirs)
@@ -106,6 +101,7 @@ func (r *fileReader) learn(dirs []segment.RankDir) error {
 	return nil
 }
 
+// begin follows one more rank, from where an earlier process stopped if there was one.
 func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 	o := r.plan.Options(d, rollup.None)
 	k := &rankReader{dir: d, stream: rollup.New(o), newest: math.MinInt64}
@@ -185,189 +181,20 @@ func horizon(list []*rankReader) int64 {
 }
 
 // Topology implements feed.Reader.
-func (r *fileReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
+func (r *fileReader) Topology() *topology.File { return r.topology }
 
 // Drain implements feed.Reader.
 func (r *fileReader) Drain() { r.draining = true }
 
 // Cursor implements feed.Reader.
-func (r *fileReader) Cursor() ([]byte, error) {
-	c := fileCursor{Ranks: map[int]rollup.Position{}}
-	for rank, p := range r.saved {
-		c.Ranks[rank] = p
-	}
-
+func (r *fileReader) Cursor() []byte {
+	c := cursor{Ranks: map[int]rollup.Position{}}
+	maps.Copy(c.Ranks, r.saved)
 	for _, k := range r.ranks {
 		c.Ranks[k.dir.Rank] = k.stream.LowWater()
 	}
 
-	return cursorOf(c)
-}
-
-// Close implements feed.Reader.
-func (r *fileReader) Close() error { return nil }
-
-// rankReader follows one rank's directory.
-type rankReader struct {
-	dir     segment.RankDir
-	stream  *rollup.Stream
-	segment string // being read, "" before the first
-	offset  int64
-	resume  bool // the stream must be told of segment first
-	newest  int64
-	length  int64 // of the last step
-	atEnd   bool  // everything that is there was read
-	over    bool  // the stream was ended
-	rows    row.Rows
-	damaged map[string]string // why, by the name of the segment
-}
-
-const (
-	// takeBytes of lines lie between two looks at what is finished.
-	takeBytes = 64 << 10
-	// roundBytes of lines are a round's at most: a rank that finishes no step (its job hangs, or
-	// the kind Step is off) holds up the others no longer than it takes to read them.
-	roundBytes = 8 << 20
-)
-
-// read goes on until a finished step starts at `until` or later, the round's
-// bytes are used up, or there is no more.
-func (k *rankReader) read(ctx context.Context, until int64, drain bool) (*row.Rows, error) {
-	budget := int64(roundBytes)
-	for !k.atEnd && (k.newest == math.MinInt64 || k.newest < until) && budget > 0 {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-
-		done, n, err := k.some(min(budget, takeBytes))
-		if err != nil {
-			return nil, fmt.Errorf("read rank %d: %w", k.dir.Rank, err)
-		}
-
-		budget -= n
-		k.atEnd = done
-		k.collect()
-	}
-
-	if k.atEnd && drain && !k.over {
-		k.stream.End()
-		k.over = true
-		k.collect()
-	}
-
-	return &k.rows, nil
-}
-
-func (k *rankReader) collect() {
-	from := len(k.rows.Steps)
-	k.stream.Take(&k.rows)
-	k.rows.Raws, k.rows.Ledger = row.Raws{}, nil
-	for _, s := range k.rows.Steps[from:] {
-		k.newest = max(k.newest, s.StartNs)
-		if s.StepNs > 0 {
-			k.length = s.StepNs
-		}
-	}
-}
-
-// some reads about n bytes of lines. done says that there are no more now.
-func (k *rankReader) some(n int64) (done bool, read int64, err error) {
-	list, err := segment.List(k.dir.Path)
-	if err != nil {
-		return false, 0, err
-	}
-
-	at := slices.IndexFunc(list, func(s segment.Info) bool { return plainName(s.Name) == k.segment })
-	if at < 0 {
-		// Not begun, or the segment was aged away: the next one that is there.
-		was, _ := segment.Number(k.segment)
-		at = slices.IndexFunc(list, func(s segment.Info) bool { return k.segment == "" || s.Number > was })
-		if at < 0 {
-			return true, 0, nil
-		}
-
-		k.segment, k.offset, k.resume = plainName(list[at].Name), 0, false
-	}
-
-	path := filepath.Join(k.dir.Path, list[at].Name)
-	f, err := segment.OpenReader(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, 1, nil // aged away, or compressed, just now: look again
-	}
-
-	if err != nil {
-		return false, 0, err
-	}
-
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if k.resume && k.offset > 0 { // else the first line tells the stream below
-		line, _, err := f.Next()
-		if errors.Is(err, io.EOF) && f.Damage() != nil {
-			return k.end(f, list, at), 1, nil
-		}
-
-		if err != nil {
-			return false, 0, fmt.Errorf("read %s: %w", path, err)
-		}
-
-		k.stream.Segment(segment.Identity(k.dir.Job, k.dir.Rank, list[at].Name, line), list[at].Name)
-	}
-
-	k.resume = false
-	if k.offset > 0 {
-		if err := f.SeekTo(k.offset); err != nil {
-			return false, 0, err
-		}
-	}
-
-	for read < n {
-		line, offset, err := f.Next()
-		if errors.Is(err, io.EOF) {
-			return k.end(f, list, at), read + 1, nil
-		}
-
-		if err != nil {
-			return false, read, fmt.Errorf("read %s: %w", path, err)
-		}
-
-		if offset == 0 {
-			k.stream.Segment(segment.Identity(k.dir.Job, k.dir.Rank, list[at].Name, line), list[at].Name)
-		}
-
-		k.stream.Line(offset, line)
-		k.offset = f.Offset()
-		read += int64(len(line)) + 1
-	}
-
-	return false, read, nil
-}
-
-// end goes on behind the segment that was read to its end, where another follows;
-// last says that none does.
-func (k *rankReader) end(f *segment.Reader, list []segment.Info, at int) (last bool) {
-	if damage := f.Damage(); damage != nil {
-		if k.damaged == nil {
-			k.damaged = map[string]string{}
-		}
-
-		k.damaged[list[at].Name] = damage.Error()
-	}
-
-	if at == len(list)-1 {
-		return true
-	}
-
-	k.stream.Torn(f.Torn())
-	k.segment, k.offset = plainName(list[at+1].Name), 0
-	return false
-}
-
-func plainName(name string) string {
-	if ext := filepath.Ext(name); ext != "" {
-		return name[:len(name)-len(ext)]
-	}
-
-	return name
+	return c.text()
 }
 
 // newest returns when a segment of the job was written last.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -31,13 +32,9 @@ type part struct {
 	first, last    int64 // start_ns
 }
 
-// partsCursor is the Cursor of a Parquet store.
-type partsCursor struct {
-	Done []string `json:"done"`
-}
-
-func (s *store) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
-	c, err := goOn[partsCursor]("Parquet store "+s.dir, cursor)
+// follow implements Source.
+func (s *store) follow(o Options, job string, from []byte) (feed.Reader, error) {
+	c, err := goOn("Parquet store "+s.dir, from)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +64,14 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 	to := from + r.width
 	r.window++
 	if r.window == r.number {
+		// Division rounds down: the last window takes what is left over.
 		to = math.MaxInt64
 	}
 
 	var rows row.Rows
 	err := inOrder(ctx, len(r.batch), r.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
 		p := &r.batch[i]
+		// Most files hold one stretch of time, so that a window opens few of them.
 		if p.last < from || p.first >= to {
 			return &row.Rows{}, nil
 		}
@@ -88,6 +87,7 @@ func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (boo
 		return false, err
 	}
 
+	// The feed wants rows of one process by their starts, and files are of several ranks each.
 	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
 		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
 	})
@@ -191,14 +191,8 @@ func (r *partsReader) look() error {
 }
 
 // Cursor implements feed.Reader.
-func (r *partsReader) Cursor() ([]byte, error) {
-	c := partsCursor{Done: make([]string, 0, len(r.done))}
-	for name := range r.done {
-		c.Done = append(c.Done, name)
-	}
-
-	slices.Sort(c.Done)
-	return cursorOf(c)
+func (r *partsReader) Cursor() []byte {
+	return cursor{Done: slices.Sorted(maps.Keys(r.done))}.text()
 }
 
 // measure reads the starts alone: how many rows, from when to when.

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // windowRows is about how many rows of a store are read at a time, overlap how
@@ -28,10 +28,12 @@ type storeReader struct {
 	sign     string // tells whether the table of ranks that was handed over has changed
 	comms    bool   // communications are of use
 
+	// The rows of a first look are those of the whole job: windows bound what is held of them.
 	from, width    int64 // windows of the look at hand
 	window, number int
 }
 
+// newStoreReader reads the given topology once: a file that is wrong is an error before any row is.
 func newStoreReader(o Options, job string) (r storeReader, err error) {
 	r.o, r.job = o, job
 	r.topology, err = o.givenTopology()
@@ -54,7 +56,7 @@ func (r *storeReader) identities(ranks []row.Rank, sign string, take func(*row.R
 }
 
 // Topology implements feed.Reader.
-func (r *storeReader) Topology(context.Context) (*topology.File, error) { return r.topology, nil }
+func (r *storeReader) Topology() *topology.File { return r.topology }
 
 // Drain implements feed.Reader: what is stored is finished.
 func (r *storeReader) Drain() {}
@@ -62,28 +64,32 @@ func (r *storeReader) Drain() {}
 // Damaged implements feed.Reader: what can't be read in a store is an error of Read.
 func (r *storeReader) Damaged() []string { return nil }
 
-// Close implements feed.Reader: connections are the source's.
-func (r *storeReader) Close() error { return nil }
+// cursor is what a reader's Cursor says, as JSON: one of these, by what is followed.
+type cursor struct {
+	Since int64                   `json:"since,omitempty"` // ClickHouse: the newest start that was handed over, ns
+	Done  []string                `json:"done,omitempty"`  // Parquet: the files that were handed over, sorted
+	Ranks map[int]rollup.Position `json:"ranks,omitempty"` // segments: where each rank's rollup goes on
+}
 
 // goOn reads a cursor, nil from the beginning, where of names what is followed.
-func goOn[C any](of string, cursor []byte) (c C, err error) {
-	if cursor == nil {
+func goOn(of string, text []byte) (c cursor, err error) {
+	if text == nil {
 		return c, nil
 	}
 
-	if err := json.Unmarshal(cursor, &c); err != nil {
+	if err := json.Unmarshal(text, &c); err != nil {
 		return c, fmt.Errorf("go on in %s: %w", of, err)
 	}
 
 	return c, nil
 }
 
-// cursorOf writes a cursor.
-func cursorOf(c any) ([]byte, error) {
+// text writes a cursor.
+func (c cursor) text() []byte {
 	b, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("write cursor: %w", err)
+		panic("BUG: marshal cursor: " + err.Error())
 	}
 
-	return b, nil
+	return b
 }

@@ -25,6 +25,7 @@ type store struct {
 	dir string
 }
 
+// openParquet opens a directory that has a table of laggard's in it.
 func openParquet(dir string) (Source, error) {
 	if dir == "" {
 		return nil, errors.New("open source parquet: no directory given: write parquet:DIR")
@@ -115,20 +116,17 @@ func jobOf(folder, escaped string) (string, error) {
 		return escaped, err
 	}
 
-	return guarded(files[0], func() (string, error) {
-		name := escaped
-		err := layout.Read(files[0], func(rows []struct {
-			Job string `parquet:"job"`
-		}) error {
-			name = rows[0].Job
-			return io.EOF // one row is enough
-		})
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-
-		return name, err
+	err = layout.Read(files[0], func(rows []struct {
+		Job string `parquet:"job"`
+	}) error {
+		escaped = rows[0].Job
+		return io.EOF // one row is enough
 	})
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", damaged(err)
+	}
+
+	return escaped, nil
 }
 
 // parts returns the Parquet files of one job of a table, in the order of names.
@@ -141,6 +139,8 @@ func (s *store) parts(table, job string) ([]string, error) {
 	return partsOf(folders[job])
 }
 
+// partsOf lists the files of a job that count: what a compaction has replaced is left out, and so is
+// what is being written, whose name begins with a dot.
 func partsOf(folder string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -158,7 +158,7 @@ func partsOf(folder string) ([]string, error) {
 }
 
 // Load implements Source.
-func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (s *store) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	return loadTables(ctx, s, "Parquet store "+s.dir, job, b, o)
 }
 
@@ -191,9 +191,10 @@ func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([
 	}
 
 	var all []row.Rank
+	// One copy of a group for all files: each rank is a file of its own, and names all of its members.
 	groups := members{}
 	err = inOrder(ctx, len(paths), o.workers(), func(_ context.Context, i int) ([]row.Rank, error) {
-		return guarded(paths[i], func() ([]row.Rank, error) { return readRanks(paths[i], job) })
+		return readRanks(paths[i], job)
 	}, func(_ int, rows []row.Rank) error {
 		groups.share(rows)
 		all = append(all, rows...)
@@ -201,6 +202,34 @@ func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([
 	})
 	info.Parts += len(paths)
 	return newestRanks(all), err
+}
+
+// maxRanks bounds the rows of one file of ranks: 100 times the largest job known.
+const maxRanks = 10_000_000
+
+// readRanks reads a file of the table of ranks, row by row: mostly it is one process's, and two of
+// its columns are lists.
+func readRanks(path, job string) (ranks []row.Rank, err error) {
+	err = layout.Read(path, func(rows []row.Rank) error {
+		if len(ranks)+len(rows) > maxRanks {
+			return fmt.Errorf("more than %d ranks", maxRanks)
+		}
+
+		for i := range rows {
+			if rows[i].Off == nil { // a file from before the column; the other stores say an empty list
+				rows[i].Off = []string{}
+			}
+		}
+
+		assignJob(rows, job)
+		ranks = append(ranks, rows...)
+		return nil
+	})
+	if err != nil {
+		return nil, damaged(err)
+	}
+
+	return ranks, nil
 }
 
 // spansOf cuts large files into spans of rows; a small file is one.
@@ -250,8 +279,13 @@ func guarded[T any](path string, read func() (T, error)) (v T, err error) {
 		}
 
 		if err != nil {
-			err = fmt.Errorf("read %s: %w: damaged, or no file of laggard's; move it away to go on without it, or ingest its source again", path, err)
+			err = damaged(fmt.Errorf("read %s: %w", path, err))
 		}
 	}()
 	return read()
+}
+
+// damaged says what to do about a file that can't be read, which err names.
+func damaged(err error) error {
+	return fmt.Errorf("%w: damaged, or no file of laggard's; move it away to go on without it, or ingest its source again", err)
 }

@@ -80,12 +80,12 @@ func TestParquet_RowsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if diff := cmp.Diff(want, got.steps); diff != "" {
+	if diff := cmp.Diff(want, got.Steps); diff != "" {
 		t.Errorf("steps differ:\n%.2000s", diff)
 	}
 
-	if len(got.ranks) != 20 || got.ranks[3].Groups[0] != "dp:dp0:3:20" || len(got.ranks[3].GroupRanks) != 1 {
-		t.Errorf("ranks %+v, info %+v", got.ranks[3], info)
+	if len(got.Ranks) != 20 || got.Ranks[3].Groups[0] != "dp:dp0:3:20" || len(got.Ranks[3].GroupRanks) != 1 {
+		t.Errorf("ranks %+v, info %+v", got.Ranks[3], info)
 	}
 }
 
@@ -112,8 +112,8 @@ func TestParquet_JobsByContent(t *testing.T) {
 	}
 
 	for _, job := range jobs[1:] {
-		if r, _, err := load(t, dir, job, Options{}); err != nil || len(r.steps) != 2 {
-			t.Errorf("job %.20q: %d steps, error %v", job, len(r.steps), err)
+		if r, _, err := load(t, dir, job, Options{}); err != nil || len(r.Steps) != 2 {
+			t.Errorf("job %.20q: %d steps, error %v", job, len(r.Steps), err)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestParquet_OlderFiles(t *testing.T) {
 		Job: "j", Rank: 3, Step: 7, StepNs: 9e9, Node: "n", FPNs: -1, CommNs: -1, ExposedNs: -1, CommTPNs: -1, CommPPNs: -1, CommDPNs: -1, CommCPNs: -1,
 		CommEPNs: -1, CommOtherNs: -1, DataLoaderNs: -1, CheckpointNs: -1, SelfNs: -1, HostFPNs: -1, Tokens: -1, BackwardNs: -1,
 	}
-	if diff := cmp.Diff([]row.Step{want}, r.steps); diff != "" || info.Ranks != 0 {
+	if diff := cmp.Diff([]row.Step{want}, r.Steps); diff != "" || info.Ranks != 0 {
 		t.Errorf("info %+v\n%s", info, diff)
 	}
 

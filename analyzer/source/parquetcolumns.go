@@ -102,6 +102,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 // readColumn fills one column of rows from the chunk, from its row `from` on.
 func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], rows []T) (err error) {
 	if from > 0 {
+		// SeekToRow goes by the index of pages where there is one: a damaged one is found here, by name.
 		if _, err := chunk.OffsetIndex(); err != nil && !errors.Is(err, parquet.ErrMissingOffsetIndex) {
 			return err
 		}
@@ -160,6 +161,7 @@ type dictionary struct {
 	texts   []string
 }
 
+// at is the place of a page's i-th value among the decoded ones.
 func (d *dictionary) at(i int) int {
 	if d.indexes == nil {
 		return i
@@ -181,6 +183,7 @@ func (d *dictionary) use(page parquet.Page, text bool, most int) (int, error) {
 		return n, d.values(page.Data(), page.Type(), text, n)
 	}
 
+	// Indexes are data of a hostile file: each is checked before it is used, below.
 	data := page.Data()
 	if data.Kind() != encoding.Int32 {
 		return 0, errors.New("has a dictionary with indexes of an unknown type")
@@ -191,6 +194,7 @@ func (d *dictionary) use(page parquet.Page, text bool, most int) (int, error) {
 		return 0, fmt.Errorf("a page of %d values holds %d", n, len(d.indexes))
 	}
 
+	// The pages of a chunk share a dictionary: it is decoded once, and the rest are indexes.
 	if d.of != of {
 		d.of = of
 		if err := d.values(of.Page().Data(), of.Type(), text, of.Len()); err != nil {

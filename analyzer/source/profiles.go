@@ -24,6 +24,7 @@ func openProfiles(ctx context.Context, at string, o Options) (Source, error) {
 		return nil, errors.Join(fmt.Errorf("open source %s: %w", at, err), made.Close())
 	}
 
+	// Topology and rank tables are looked for beside the profiles, not in what was made of them.
 	dir := at
 	if info, err := os.Stat(at); err == nil && !info.IsDir() {
 		dir = filepath.Dir(at)
@@ -52,6 +53,7 @@ func Profiles(ctx context.Context, at string, o Options) (*profiles.Tree, error)
 	return o.profiles(ctx, at)
 }
 
+// profiles turns foreign profiles into segments in a temporary directory, which Close removes.
 func (o Options) profiles(ctx context.Context, at string) (*profiles.Tree, error) {
 	return profiles.Open(ctx, at, profiles.Options{From: o.From, Job: o.Job, Workers: o.Workers, Progress: o.Progress})
 }

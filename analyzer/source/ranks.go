@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
@@ -36,7 +37,7 @@ func newestRanks(ranks []row.Rank) []row.Rank {
 
 // members keeps one copy of each group's ranks: those of many thousand ranks name the
 // same members, as many as they are.
-type members map[uint64][][]uint32
+type members map[string][]uint32
 
 // share makes the groups of rows those that are kept.
 func (m members) share(rows []row.Rank) {
@@ -67,17 +68,16 @@ func (m members) lists(c *native.Column, row int) [][]uint32 {
 
 // kept returns the one copy of a group's ranks.
 func (m members) kept(ranks []uint32) []uint32 {
-	h := uint64(len(ranks))
+	key := make([]byte, 0, 4*len(ranks))
 	for _, r := range ranks {
-		h = (h ^ uint64(r)) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
+		key = binary.LittleEndian.AppendUint32(key, r)
 	}
 
-	at := slices.IndexFunc(m[h], func(x []uint32) bool { return slices.Equal(x, ranks) })
-	if at < 0 {
-		at = len(m[h])
-		m[h] = append(m[h], slices.Clone(ranks))
+	kept, ok := m[string(key)]
+	if !ok {
+		kept = slices.Clone(ranks)
+		m[string(key)] = kept
 	}
 
-	return m[h][at]
+	return kept
 }

@@ -72,6 +72,7 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 		return err
 	}
 
+	// A file is read in parts by layout.Read, so memory does not grow with it.
 	parts, err := s.parts(row.RecordsTable, job)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@
 //
 // Caveat: rows come in no promised order and a row may come twice (a store that
 // a doubtful insert was repeated into); the key of a row decides, not its place.
-// Rows are handed over by pointer and reused: a Builder copies what it keeps.
+// Rows are handed over by pointer and reused: a row.Builder copies what it keeps.
 //
 // Files, stores and names in them are hostile input: bounded, no symlink is
 // followed below the given directory, nothing panics.
@@ -38,14 +38,6 @@ const (
 	clickHouseScheme = "clickhouse"
 )
 
-// Builder takes the rows of a job; *feed.History is one. It is called from one
-// goroutine and must not keep the pointer.
-type Builder interface {
-	AddRank(*row.Rank)
-	AddStep(*row.Step)
-	AddCommunication(*row.Communication)
-}
-
 // Options say how to open and read a source. The zero value is ready to use.
 type Options struct {
 	// Topology is the path of a topology file; "" looks for one where the source
@@ -69,6 +61,8 @@ type Options struct {
 	Progress func(done, total int)
 }
 
+// workers is how many parts are read at a time: reading is bound by the processor, since rows are
+// decoded and not only fetched.
 func (o Options) workers() int {
 	if o.Workers > 0 {
 		return o.Workers
@@ -77,6 +71,7 @@ func (o Options) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
+// progress tells whoever wants to know; a caller need not.
 func (o Options) progress(done, total int) {
 	if o.Progress != nil {
 		o.Progress(done, total)
@@ -111,7 +106,7 @@ type Source interface {
 	// to do, not an empty list.
 	Jobs(ctx context.Context) ([]string, error)
 	// Load reads one job into b.
-	Load(ctx context.Context, job string, b Builder, o Options) (Info, error)
+	Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error)
 	// Records hands over the identities and the raw ranges of a job, in parts, one after
 	// the other; with one worker a rank's after those of the ranks before it. Rows that
 	// take keeps it must copy. A store has the kinds that --records selected.
@@ -121,10 +116,11 @@ type Source interface {
 
 	// Of a source that grows, as a Live asks it: listJobs returns the jobs that are there now,
 	// sorted, and none is no error; newest is about when the newest piece of a job came, the
-	// zero time when there is none; follow begins to read a job where cursor says.
+	// zero time when there is none; follow begins to read a job where an earlier
+	// reader's cursor says, from its beginning with nil.
 	listJobs(ctx context.Context) ([]string, error)
 	newest(ctx context.Context, job string) (time.Time, error)
-	follow(o Options, job string, cursor []byte) (feed.Reader, error)
+	follow(o Options, job string, from []byte) (feed.Reader, error)
 }
 
 // noSuchJob says that a job is not named and there are several, or that the named one is not
@@ -197,6 +193,7 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
 	}
 
+	// Who names a format means profiles, even where the folder would pass for a profiling directory.
 	if o.From != "" {
 		return openProfiles(ctx, spec, o)
 	}
@@ -271,6 +268,7 @@ func checkDir(what, path string) error {
 	return nil
 }
 
+// isEmpty tells a directory without entries from one that can't be listed: both make Readdirnames fail.
 func isEmpty(path string) bool {
 	entries, err := os.ReadDir(path)
 	return err == nil && len(entries) == 0

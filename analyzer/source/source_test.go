@@ -18,6 +18,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
@@ -33,8 +34,8 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if len(want.ranks) != 16 || len(want.steps) != 16*21 || len(want.communications) == 0 {
-		t.Fatalf("files gave %d ranks, %d steps, %d communications", len(want.ranks), len(want.steps), len(want.communications))
+	if len(want.Ranks) != 16 || len(want.Steps) != 16*21 || len(want.Communications) == 0 {
+		t.Fatalf("files gave %d ranks, %d steps, %d communications", len(want.Ranks), len(want.Steps), len(want.Communications))
 	}
 
 	for kind, spec := range specs {
@@ -70,7 +71,7 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 
 		sorted(want)
 		sorted(got)
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(rows{})); diff != "" {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s gives other rows than the files:\n%.3000s", kind, diff)
 		}
 
@@ -91,7 +92,7 @@ func inRanges(t *testing.T, spec, job string, rowsEach uint64) int {
 	defer s.Close()
 	s.(*database).rows = rowsEach
 	calls := 0
-	info, err := s.Load(t.Context(), job, &rows{}, Options{Progress: func(done, total int) {
+	info, err := s.Load(t.Context(), job, &row.Rows{}, Options{Progress: func(done, total int) {
 		if calls++; done != calls || total < 8 {
 			t.Errorf("progress %d of %d at call %d", done, total, calls)
 		}
@@ -103,34 +104,23 @@ func inRanges(t *testing.T, spec, job string, rowsEach uint64) int {
 	return info.Steps
 }
 
-func sorted(r *rows) {
+func sorted(r *row.Rows) {
 	key := func(a, b string) int { return strings.Compare(a, b) }
-	slices.SortFunc(r.ranks, func(a, b rowRank) int {
+	slices.SortFunc(r.Ranks, func(a, b row.Rank) int {
 		return key(fmt.Sprintf("%08d %d", a.Rank, a.Incarnation), fmt.Sprintf("%08d %d", b.Rank, b.Incarnation))
 	})
-	slices.SortFunc(r.steps, func(a, b rowStep) int {
+	slices.SortFunc(r.Steps, func(a, b row.Step) int {
 		return key(fmt.Sprintf("%08d %d %08d %d", a.Rank, a.Incarnation, a.Step, a.Repeat), fmt.Sprintf("%08d %d %08d %d", b.Rank, b.Incarnation, b.Step, b.Repeat))
 	})
-	slices.SortFunc(r.communications, func(a, b rowCommunication) int {
+	slices.SortFunc(r.Communications, func(a, b row.Communication) int {
 		return key(fmt.Sprintf("%08d %d %08d %d %s %s", a.Rank, a.Incarnation, a.StepFrom, a.Repeat, a.Group, a.Op), fmt.Sprintf("%08d %d %08d %d %s %s", b.Rank, b.Incarnation, b.StepFrom, b.Repeat, b.Group, b.Op))
 	})
 }
 
-func frameOf(t *testing.T, r *rows) *frame.Frame {
+func frameOf(t *testing.T, r *row.Rows) *frame.Frame {
 	t.Helper()
 	var b feed.History
-	for i := range r.ranks {
-		b.AddRank(&r.ranks[i])
-	}
-
-	for i := range r.steps {
-		b.AddStep(&r.steps[i])
-	}
-
-	for i := range r.communications {
-		b.AddCommunication(&r.communications[i])
-	}
-
+	r.AddTo(&b)
 	f, err := b.Frame(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -157,8 +147,8 @@ func TestFiles_AnyLevelOfTheTree(t *testing.T) {
 			want = 32
 		}
 
-		if len(r.steps) != want || info.Job != "st-job" || info.Topology == nil || len(info.Topology.Groups) == 0 {
-			t.Errorf("%s: %d steps (want %d), %+v", spec, len(r.steps), want, info)
+		if len(r.Steps) != want || info.Job != "st-job" || info.Topology == nil || len(info.Topology.Groups) == 0 {
+			t.Errorf("%s: %d steps (want %d), %+v", spec, len(r.Steps), want, info)
 		}
 	}
 }
@@ -174,8 +164,8 @@ func TestFiles_GivenTopologyWinsAndIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if len(info.Topology.Groups) != 1 || len(r.ranks) != 2 || r.ranks[0].Node != "node-0" {
-		t.Errorf("info %+v, ranks %+v: want the given groups, and the node of the identity line", info, r.ranks)
+	if len(info.Topology.Groups) != 1 || len(r.Ranks) != 2 || r.Ranks[0].Node != "node-0" {
+		t.Errorf("info %+v, ranks %+v: want the given groups, and the node of the identity line", info, r.Ranks)
 	}
 
 	for name, want := range map[string]string{"/nowhere.json": "check the path given with --topology", file + "2": "did you mean"} {
@@ -195,8 +185,8 @@ func TestFiles_CountWhatWasNotUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if len(r.steps) == 0 || info.Unknown != 2 || info.Torn != 1 {
-		t.Errorf("%d steps, %+v; want steps, 2 unknown lines and 1 torn", len(r.steps), info)
+	if len(r.Steps) == 0 || info.Unknown != 2 || info.Torn != 1 {
+		t.Errorf("%d steps, %+v; want steps, 2 unknown lines and 1 torn", len(r.Steps), info)
 	}
 
 	notes := strings.Join(info.Notes, "\n")

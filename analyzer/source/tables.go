@@ -20,7 +20,7 @@ type tables[P any] interface {
 }
 
 // loadTables is Source.Load of a store: the ranks, then the other tables part by part.
-func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Builder, o Options) (Info, error) {
+func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row.Builder, o Options) (Info, error) {
 	job, err := Pick(ctx, s, name, job)
 	if err != nil {
 		return Info{}, err
@@ -32,10 +32,12 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Bui
 		return info, err
 	}
 
+	// Before the large tables: a wrong topology file is said in a second, not in a minute.
 	if err := useTopology(&info, o, ranks); err != nil {
 		return info, err
 	}
 
+	// Identities come first: with groups of their own the feed samples no times of steps.
 	info.hand(b, &row.Rows{Ranks: ranks})
 	steps, err := s.split(ctx, row.StepsTable, job, &info)
 	if err != nil {
@@ -75,19 +77,8 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Bui
 }
 
 // hand gives rows to b and counts them.
-func (i *Info) hand(b Builder, rows *row.Rows) {
-	for k := range rows.Ranks {
-		b.AddRank(&rows.Ranks[k])
-	}
-
-	for k := range rows.Steps {
-		b.AddStep(&rows.Steps[k])
-	}
-
-	for k := range rows.Communications {
-		b.AddCommunication(&rows.Communications[k])
-	}
-
+func (i *Info) hand(b row.Builder, rows *row.Rows) {
+	rows.AddTo(b)
 	i.Ranks += len(rows.Ranks)
 	i.Steps += len(rows.Steps)
 	i.Communications += len(rows.Communications)

@@ -67,6 +67,7 @@ func (i *Info) given(o Options, highest int) (*topology.File, error) {
 		return nil, err
 	}
 
+	// A file of another job is the usual mistake, and its groups would blame the wrong ranks.
 	if given.WorldSize > 0 && highest >= given.WorldSize {
 		i.Notes = append(i.Notes, fmt.Sprintf("topology %s has world_size %d, and rank %d was recorded: is it another job's?", o.Topology, given.WorldSize, highest))
 	}

@@ -33,6 +33,7 @@ type statement struct {
 	Since int64
 }
 
+// subject is of whom a statement is, without what it says.
 func (s statement) subject() statement {
 	return statement{Node: s.Node, Group: s.Group, Finding: s.Finding}
 }
@@ -56,6 +57,7 @@ type Change struct {
 // statements of v. Slowdown drifts from look to look and is no change; cost is one
 // once it has left its tolerance.
 func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
+	// By subject. What is left in it at the end is no longer said.
 	old := map[statement]statement{}
 	for _, s := range said {
 		old[s.subject()] = s
@@ -71,6 +73,7 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 		was, ok := old[s.subject()]
 		delete(old, s.subject())
 		if job := s.subject() == (statement{}); ok && s.repeats(was) && !(job && len(changes) > 0) {
+			// The statement of before stays: by it the next look measures how far cost has drifted.
 			now = append(now, was)
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -18,11 +17,10 @@ type job struct {
 	memory
 	reader  feed.Reader
 	verdict *verdict.Verdict
-	dirty   bool // differs from what was saved
-	taken   bool // over, and nothing stored of it since; see unrepeated
-	failing string
+	dirty   bool     // differs from what was saved
+	taken   bool     // over, and nothing stored of it since; see unrepeated
+	failing string   // why the last look could not read it, "" when it could
 	damaged []string // files that this process said are damaged
-	since   time.Time
 }
 
 // maxUnsent bounds what waits for a sink that fails; the oldest go first.
@@ -39,6 +37,7 @@ func (j *job) observe(cfg detect.Config) func(*frame.Column) {
 			j.engine = detect.New(cfg, c.Layout)
 		}
 
+		// It is unknown where the lowest ranks are missing: the time of before stands then.
 		if c.StartNs > 0 {
 			j.LastNs = c.StartNs
 		}
@@ -59,7 +58,6 @@ func (j *job) configure(cfg detect.Config) {
 func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, last feed.Stage) (bool, error) {
 	news := false
 	for {
-		var topo *topology.File
 		more, err := j.reader.Read(ctx, func(rows *row.Rows) error {
 			if rows.Len() == 0 {
 				return nil
@@ -77,19 +75,14 @@ func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, la
 			return news, fmt.Errorf("read job %s: %w", j.Job, err)
 		}
 
-		if j.Feed.Stale() {
-			if topo, err = j.reader.Topology(ctx); err != nil {
-				return news, fmt.Errorf("read topology of job %s: %w", j.Job, err)
-			}
-		}
-
+		// While the source has more, a rank that seems to be missing may be in the next part.
 		at := feed.More
 		if !more {
 			at = last
 		}
 
 		went := j.Feed.Columns
-		j.Feed.Settle(topo, at == feed.Over)
+		j.Feed.Settle(j.reader.Topology(), at == feed.Over)
 		j.Feed.Release(at, lag, j.observe(cfg))
 		j.dirty = j.dirty || news || went != j.Feed.Columns
 		if !more {
@@ -126,12 +119,7 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 
 // save returns the job's state, the source's cursor in it.
 func (j *job) save() ([]byte, error) {
-	cursor, err := j.reader.Cursor()
-	if err != nil {
-		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
-	}
-
-	j.Cursor = cursor
+	j.Cursor = j.reader.Cursor()
 	data, err := j.encode()
 	if err != nil {
 		return nil, fmt.Errorf("save job %s: %w", j.Job, err)

@@ -96,12 +96,14 @@ func (l *Leases) Mine(ctx context.Context, jobs []string) ([]string, error) {
 // Held implements Holder.
 func (l *Leases) Held() bool { return l.Now().Before(l.ends()) }
 
+// ends is when others may take the jobs, the zero time where they may at once.
 func (l *Leases) ends() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
 }
 
+// hold says until when the jobs are this watcher's.
 func (l *Leases) hold(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,6 +126,7 @@ func (l *Leases) Leave(ctx context.Context) error {
 
 // Run renews the Lease until ctx ends: a look may take longer than it.
 func (l *Leases) Run(ctx context.Context) error {
+	// Two renewals may fail before the Lease ends.
 	t := time.NewTicker(l.Lease / 3)
 	defer t.Stop()
 	for {
@@ -173,6 +176,7 @@ func (l *Leases) agree(ctx context.Context) error {
 			return err
 		}
 
+		// Written as it should be before the others were read, and fresh for half of its time: agreed.
 		if l.own.Metadata.ResourceVersion != "" && slices.Equal(view, l.view) && l.ends().Sub(l.Now()) > l.Lease/2 {
 			l.views = append(views, view)
 			return nil
@@ -280,11 +284,12 @@ func (l *Leases) write(ctx context.Context, view []string) error {
 		panic("BUG: marshal names: " + err.Error())
 	}
 
+	// Before the call: others count from when they see it written, which is later.
 	next, now := l.own, l.Now()
 	next.Metadata.Name = l.lease()
 	next.Metadata.Labels = map[string]string{shareLabel: l.group()}
 	next.Metadata.Annotations = map[string]string{watcherName: l.Name, actsOn: string(names)}
-	next.Spec.Seconds, next.Spec.Renewed = int(l.Lease/time.Second), health.MicroTime{Time: now}
+	next.Spec.Seconds, next.Spec.Renewed = int(l.Lease/time.Second), now.UTC().Format(health.MicroTime)
 	if next.Spec.Holder != l.id {
 		next.Spec.Holder, next.Spec.Acquired = l.id, next.Spec.Renewed
 	}

@@ -53,6 +53,7 @@ const stateHead = len(stateMagic) + crc32.Size
 func (m *memory) encode() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(stateMagic)
+	// Room for the checksum, which is known last.
 	b.Write(make([]byte, crc32.Size))
 	body := stateBody{Memory: m, Engine: m.engine != nil}
 	enc := gob.NewEncoder(&b)
@@ -106,6 +107,7 @@ func decode(data []byte, cfg detect.Config) (*memory, error) {
 		}
 	}
 
+	// The feed goes on in the layout that the engine saw last: a new one would tell it of a change.
 	var last *frame.Layout
 	if m.engine != nil {
 		last = m.engine.Layout()

@@ -28,9 +28,10 @@ import (
 // caches names the fields, by type, that are made again when they are asked for: a
 // restored memory may differ in them alone.
 var caches = map[string][]string{
-	"feed.Feed":      {"latest", "spare", "layout", "owners", "stale", "passed"},
+	"feed.Feed":      {"layout", "owners", "stale", "passed"},
 	"feed.processes": {"offs", "offKnown", "rowOf", "newest", "world"},
-	"feed.process":   {"first", "early", "copied", "at"},
+	"feed.process":   {"at"},
+	"frame.Process":  {"attempt", "later"}, // as of the world
 }
 
 // sameMemory compares memories field by field, private ones too. Package detect holds

@@ -2,7 +2,9 @@ package watch
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
+// description names a metric as the program's others are named.
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("laggard_"+name, help, labels, nil)
 }
@@ -54,7 +57,7 @@ var (
 // nothing is.
 func (w *Watcher) Handler(deep func() (nodes, failures int)) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{w.Status, deep})
+	registry.MustRegister(prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) { collect(ch, w.Status(), deep) }))
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -70,24 +73,15 @@ func (w *Watcher) Handler(deep func() (nodes, failures int)) http.Handler {
 	return mux
 }
 
-// collector reads the metrics from a watcher's status when it is asked; it counts nothing itself.
-type collector struct {
-	status func() Status
-	deep   func() (nodes, failures int)
-}
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
+// collect makes the metrics of a watcher's status, anew for each scrape: nothing is counted
+// twice, and a job that was dropped leaves no series behind.
+func collect(ch chan<- prometheus.Metric, s Status, deep func() (nodes, failures int)) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	s := c.status()
 	counter(metricLooks, float64(s.Looks-s.Failed), "ok")
 	counter(metricLooks, float64(s.Failed), "failed")
 	counter(metricDropped, float64(s.Dropped))
@@ -95,8 +89,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(metricRepeated, float64(s.Repeated))
 	gauge(metricJobs, float64(len(s.Jobs)))
 	gauge(metricThresholds, truth(s.BadThresholds != ""))
-	if c.deep != nil {
-		nodes, failures := c.deep()
+	if deep != nil {
+		nodes, failures := deep()
 		gauge(metricDeep, float64(nodes))
 		counter(metricDeepFailed, float64(failures))
 	}
@@ -105,7 +99,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricLastLook, float64(s.LastLook.UnixNano())/1e9)
 	}
 
-	for _, name := range s.Names() {
+	for _, name := range slices.Sorted(maps.Keys(s.Jobs)) {
 		j := s.Jobs[name]
 		counter(metricSteps, float64(j.Steps), name)
 		counter(metricLate, float64(j.Late), name)
@@ -114,6 +108,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricPending, float64(j.Pending), name)
 		gauge(metricDamaged, float64(j.Damaged), name)
 		gauge(metricFailing, truth(j.Failing != ""), name)
+		// Before the first step there is nothing to be behind.
 		if j.Judged > 0 {
 			gauge(metricLag, max(0, float64(j.Newest-j.Judged)/1e9), name)
 			gauge(metricBehind, time.Since(time.Unix(0, j.Judged)).Seconds(), name)
@@ -127,6 +122,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 // verdictMetrics are those of one job's verdict.
 func verdictMetrics(gauge func(d *prometheus.Desc, v float64, labels ...string), job string, v *verdict.Verdict) {
+	// A series must come once in a scrape, and a verdict may name a node for two causes: the first counts.
 	seen := map[string]bool{}
 	for _, n := range v.Nodes {
 		if n.State == verdict.Recovered || seen[n.Node] {
@@ -143,6 +139,7 @@ func verdictMetrics(gauge func(d *prometheus.Desc, v float64, labels ...string),
 	for i, l := range v.Links {
 		name := l.Group
 		if name == "" || groups[name] {
+			// Links of one name, or of none, are told apart by their place in the verdict.
 			name += "#" + strconv.Itoa(i)
 		}
 
@@ -166,6 +163,7 @@ func verdictMetrics(gauge func(d *prometheus.Desc, v float64, labels ...string),
 	gauge(metricJobLast, float64(v.Steps.Last), job)
 }
 
+// truth is 1 or 0, as Prometheus has truths.
 func truth(b bool) float64 {
 	if b {
 		return 1

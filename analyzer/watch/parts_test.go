@@ -26,33 +26,33 @@ func TestThresholds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	th := NewThresholds(path)
+	th := &thresholds{path: path}
 	write("effect: 0.1\nalarm: 6\n")
-	cfg, changed, err := th.Next()
+	cfg, changed, err := th.next()
 	if err != nil || !changed || cfg.Effect != 0.1 || cfg.Alarm != 6 || cfg.MinEffect != detect.Default().MinEffect {
-		t.Fatalf("Next() = %+v, %v, %v", cfg, changed, err)
+		t.Fatalf("next() = %+v, %v, %v", cfg, changed, err)
 	}
 
-	if _, changed, err = th.Next(); changed || err != nil {
-		t.Fatalf("Next() of the same file: %v, %v", changed, err)
+	if _, changed, err = th.next(); changed || err != nil {
+		t.Fatalf("next() of the same file: %v, %v", changed, err)
 	}
 
 	for bad, want := range map[string]string{
 		`{"efect": 0.1}`: `did you mean effect?`, `{"effect": -1}`: "not a positive number", `{"effect": "x"}`: "is no number", "a: [": "parse",
 	} {
 		write(bad)
-		if _, changed, err := th.Next(); changed || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Next() of %s: %v, %v; want %q", bad, changed, err, want)
+		if _, changed, err := th.next(); changed || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("next() of %s: %v, %v; want %q", bad, changed, err, want)
 		}
 
-		if _, changed, err := th.Next(); changed || err != nil {
-			t.Errorf("Next() tells of %s twice: %v, %v", bad, changed, err)
+		if _, changed, err := th.next(); changed || err != nil {
+			t.Errorf("next() tells of %s twice: %v, %v", bad, changed, err)
 		}
 	}
 
 	write(`{"effect": 0.2}`)
-	if cfg, changed, err := th.Next(); err != nil || !changed || cfg.Effect != 0.2 {
-		t.Fatalf("Next() after bad ones = %+v, %v, %v", cfg, changed, err)
+	if cfg, changed, err := th.next(); err != nil || !changed || cfg.Effect != 0.2 {
+		t.Fatalf("next() after bad ones = %+v, %v, %v", cfg, changed, err)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestThresholdsOfRunningJob(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		w, err := New(Options{Source: s, Thresholds: NewThresholds(path)})
+		w, err := New(Options{Source: s, Thresholds: path})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ type broken struct {
 	rows  []row.Verdict
 }
 
-func (b *broken) Verdicts(_ context.Context, rows []row.Verdict) error {
+func (b *broken) store(_ context.Context, rows []row.Verdict) error {
 	if b.fails > 0 {
 		b.fails--
 		return errors.New("the store is away")
@@ -131,7 +131,7 @@ func TestChangesAreSentOnce(t *testing.T) {
 	s, _ := simulated(t, "compute-2", 9)
 	dir, sink := t.TempDir(), &broken{fails: 2}
 	var want []string
-	o := Options{Source: s, StateDir: dir, Sink: sink, Observers: []Observer{func(_ context.Context, _ *verdict.Verdict, changes []Change) {
+	o := Options{Source: s, StateDir: dir, Sink: sink.store, Observers: []func(context.Context, *verdict.Verdict, []Change){func(_ context.Context, _ *verdict.Verdict, changes []Change) {
 		for _, c := range changes {
 			want = append(want, c.Node+c.Finding+c.Group+c.State+c.Cause)
 		}

@@ -31,6 +31,7 @@ func (w *Watcher) judge(ctx context.Context, j *job) {
 	}
 }
 
+// log says a change: as a warning what somebody may want to act on.
 func (w *Watcher) log(j *job, c *Change) {
 	args := []any{"job", c.Job, "step", j.verdict.Steps.Last}
 	for _, a := range [][2]string{{"node", c.Node}, {"group", c.Group}, {"finding", c.Finding}, {"state", c.State}, {"was", c.Was}, {"cause", c.Cause}, {"detail", c.Detail}} {
@@ -61,11 +62,12 @@ func (w *Watcher) publish(ctx context.Context, j *job) error {
 		return err
 	}
 
+	// What was asked before may have taken longer than a Lease lasts.
 	if err := w.held(j.Job); err != nil {
 		return err
 	}
 
-	if err := w.o.Sink.Verdicts(ctx, j.Unsent); err != nil {
+	if err := w.o.Sink(ctx, j.Unsent); err != nil {
 		return err
 	}
 
@@ -74,6 +76,7 @@ func (w *Watcher) publish(ctx context.Context, j *job) error {
 	return w.save(j)
 }
 
+// save writes what differs from the file. Without a directory of state nothing is to be saved.
 func (w *Watcher) save(j *job) error {
 	if w.state == nil || !j.dirty {
 		j.dirty = false

@@ -68,6 +68,7 @@ func (w *Watcher) share(ctx context.Context, names []string) ([]string, error) {
 	}
 
 	for name := range w.jobs {
+		// A job that the source does not list just now stays: forget drops it in its time.
 		if !slices.Contains(mine, name) && slices.Contains(names, name) {
 			w.letGo(name)
 		}
@@ -78,10 +79,6 @@ func (w *Watcher) share(ctx context.Context, names []string) ([]string, error) {
 
 // letGo follows a job no more.
 func (w *Watcher) letGo(name string) {
-	if err := w.jobs[name].reader.Close(); err != nil {
-		w.o.Log.Warn("close job", "job", name, "error", err)
-	}
-
 	delete(w.jobs, name)
 	w.count(func(s *Status) { delete(s.Jobs, name) })
 }
@@ -92,7 +89,7 @@ func (w *Watcher) takeOver(ctx context.Context, j *job) error {
 		return nil
 	}
 
-	if err := w.o.Sink.Verdicts(ctx, nil); err != nil { // it makes the table that is read next
+	if err := w.o.Sink(ctx, nil); err != nil { // it makes the table that is read next
 		return err
 	}
 
@@ -134,6 +131,8 @@ func (w *Watcher) unrepeated(ctx context.Context, j *job) error {
 func owner(alive []string, job string) string {
 	best, most := "", uint64(0)
 	for _, name := range alive {
+		// Rendezvous hashing (Thaler and Ravishankar, 1996): no table of owners, and each watcher computes
+		// the same.
 		if h := record.HashID(name, job).Mixed(); best == "" || h > most {
 			best, most = name, h
 		}
@@ -151,6 +150,7 @@ func (w *Watcher) said(ctx context.Context, job string) ([]statement, error) {
 
 	var all []statement
 	for _, r := range rows {
+		// What has ended is not said any more: to know it would mean to end it again.
 		if r.State != StateEnded {
 			all = append(all, statementOf(&r))
 		}

@@ -61,10 +61,13 @@ func Lock(path string) (*os.File, error) {
 	return lock, nil
 }
 
+// close frees the directory for another process. The file named lock stays: a lock is held on what is
+// open, and to remove it would let two processes lock two files of one name.
 func (d *stateDir) close() error { return d.lock.Close() }
 
 // file names a job's file: readable where it can be, unique always.
 func (d *stateDir) file(job string) string {
+	// Two names may look alike when cleaned, so the hash tells them apart.
 	sum := sha256.Sum256([]byte(job))
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
@@ -93,6 +96,7 @@ func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
 		return nil, fmt.Errorf("load state %s: %w", path, err)
 	}
 
+	// Somebody may have renamed or copied a file.
 	if m.Job != job {
 		return nil, fmt.Errorf("load state %s: %w: it is job %q's", path, detect.ErrState, m.Job)
 	}

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -23,19 +22,16 @@ type Status struct {
 
 // JobStatus is one job's.
 type JobStatus struct {
-	Job     string
-	Verdict *verdict.Verdict // shared: don't write to it
+	Verdict *verdict.Verdict // shared: don't write to it; nil before the first
 	Steps   uint64           // columns judged
 	Late    uint64           // rows that came after their step was judged
-	Repeat  uint64           // rows that came twice
 	Pending int              // steps that wait for ranks
 	Changes uint64
 	Unsent  int
-	Newest  int64 // start of the newest row, ns since the Unix epoch
-	Judged  int64 // start of the newest step that was judged
-	Damaged int   // compressed files that could not be read to their end
-	Failing string
-	Since   time.Time // of Failing
+	Newest  int64  // start of the newest row, ns since the Unix epoch
+	Judged  int64  // start of the newest step that was judged
+	Damaged int    // compressed files that could not be read to their end
+	Failing string // why the job can't be read, "" when it can
 }
 
 // Status returns a copy that the caller may keep.
@@ -47,9 +43,6 @@ func (w *Watcher) Status() Status {
 	return s
 }
 
-// Names returns the jobs in order.
-func (s *Status) Names() []string { return slices.Sorted(maps.Keys(s.Jobs)) }
-
 // count changes the status.
 func (w *Watcher) count(change func(s *Status)) {
 	w.mu.Lock()
@@ -57,13 +50,15 @@ func (w *Watcher) count(change func(s *Status)) {
 	change(&w.status)
 }
 
+// show brings the status of a job up to date. The verdict is shared with it: each look makes a new one.
 func (w *Watcher) show(j *job) {
 	f := j.Feed
-	now := JobStatus{Job: j.Job, Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Repeat: f.Again,
-		Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent), Newest: j.Newest, Judged: j.LastNs, Damaged: len(j.damaged), Failing: j.failing, Since: j.since}
+	now := JobStatus{Verdict: j.verdict, Steps: f.Columns, Late: f.Late, Pending: len(f.Pending), Changes: j.Changes, Unsent: len(j.Unsent),
+		Newest: j.Newest, Judged: j.LastNs, Damaged: len(j.damaged), Failing: j.failing}
 	w.count(func(s *Status) { s.Jobs[j.Job] = now })
 }
 
+// note counts a look, and what became of it.
 func (w *Watcher) note(err error) {
 	w.count(func(s *Status) {
 		s.Looks++

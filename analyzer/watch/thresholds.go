@@ -20,20 +20,17 @@ import (
 // maxThresholds bounds the thresholds file.
 const maxThresholds = 64 << 10
 
-// Thresholds follows a file of detect.Config's fields (JSON or YAML, the names of
+// thresholds follows a file of detect.Config's fields (JSON or YAML, the names of
 // the JSON tags). What the file leaves out keeps its default. A ConfigMap's file
 // is replaced by a link, so links are followed here: the operator names the file.
-type Thresholds struct {
+type thresholds struct {
 	path string
 	last []byte // the content, or why there is none; nil before the first look
 }
 
-// NewThresholds follows the file at path.
-func NewThresholds(path string) *Thresholds { return &Thresholds{path: path} }
-
-// Next reads the file. changed is true when its content is another one than at
+// next reads the file. changed is true when its content is another one than at
 // the last call and could be used; an error is returned once for each content.
-func (t *Thresholds) Next() (cfg detect.Config, changed bool, err error) {
+func (t *thresholds) next() (cfg detect.Config, changed bool, err error) {
 	data, err := readBounded(t.path)
 	is := data
 	if err != nil {
@@ -57,6 +54,7 @@ func (t *Thresholds) Next() (cfg detect.Config, changed bool, err error) {
 	return cfg, true, nil
 }
 
+// readBounded reads the file, unless somebody named one that is no file of thresholds.
 func readBounded(path string) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -108,6 +106,7 @@ func parseThresholds(data []byte) (detect.Config, error) {
 			return detect.Default(), fmt.Errorf("%s: %v is no number", k, values[k])
 		}
 
+		// NaN is refused with the rest: it compares as false.
 		if !(x > 0) || x > 1e6 {
 			return detect.Default(), fmt.Errorf("%s: %v is not a positive number", k, values[k])
 		}
@@ -118,6 +117,8 @@ func parseThresholds(data []byte) (detect.Config, error) {
 	return cfg, nil
 }
 
+// unknownKey names the key that was meant. A misspelt threshold that is silently left out would pass for
+// one that has no effect.
 func unknownKey(key string, known []string) error {
 	meant := ""
 	if near := spelling.Nearest(key, known); near != "" {

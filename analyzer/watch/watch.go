@@ -32,37 +32,30 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Sink stores rows of the table of verdicts, which it makes where it is missing: all of
-// them or an error, a row that is there already a second time never.
-type Sink interface {
-	Verdicts(ctx context.Context, rows []row.Verdict) error
-}
-
-// Observer hears of a job's verdict after each look that brought news. changes is
-// empty when nothing is said differently. It is called from the goroutine of Look.
-type Observer func(ctx context.Context, v *verdict.Verdict, changes []Change)
-
 // Options configure a Watcher.
 type Options struct {
 	Source Source
 	Jobs   []string // nil = all of the source
-	// Sink takes changes; nil stores nothing.
-	Sink Sink
+	// Sink stores changes as rows of the table of verdicts, which it makes where it is missing:
+	// all of them or an error, a row that is there already a second time never. nil stores nothing.
+	Sink func(ctx context.Context, rows []row.Verdict) error
 	// Holder says which jobs of the store are this watcher's, of several; nil follows all.
 	Holder Holder
 	// Table is where a job that was another watcher's is taken up; it goes with Holder.
 	Table Table
 	// StateDir keeps what was learnt over restarts; "" keeps nothing.
 	StateDir string
-	// Thresholds is followed; nil means detect.Default.
-	Thresholds *Thresholds
+	// Thresholds is a file that is read again with each look; "" means detect.Default.
+	Thresholds string
 	// MinImpact is the share of step time from which a verdict is not healthy.
 	// 0 means that of the thresholds.
 	MinImpact float64
 	Lag       time.Duration // a step waits for ranks that are late; 0 means feed.DefaultLag
 	// Forget is for how long a job without news is kept; 0 means DefaultForget.
-	Forget    time.Duration
-	Observers []Observer
+	Forget time.Duration
+	// Observers hear of a job's verdict after each look that brought news, on the goroutine of
+	// Look. changes is empty when nothing is said differently.
+	Observers []func(ctx context.Context, v *verdict.Verdict, changes []Change)
 	Log       *slog.Logger     // nil is silent
 	Now       func() time.Time // nil is time.Now
 }
@@ -74,10 +67,12 @@ const DefaultForget = time.Hour
 // Watcher follows the jobs of one source. Look and Run are used by one goroutine;
 // Status may be called by others.
 type Watcher struct {
-	o     Options
-	cfg   detect.Config
-	state *stateDir
-	jobs  map[string]*job
+	o   Options
+	cfg detect.Config
+	// thresholds is nil without a file of them.
+	thresholds *thresholds
+	state      *stateDir       // nil without Options.StateDir
+	jobs       map[string]*job // those that are followed, by name
 
 	// mu guards the status alone: metrics are read from it while a look is under way.
 	mu     sync.Mutex
@@ -96,8 +91,9 @@ func New(o Options) (*Watcher, error) {
 
 	o.Forget = cmp.Or(o.Forget, DefaultForget)
 	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}, status: Status{Jobs: map[string]JobStatus{}}}
-	if o.Thresholds != nil {
-		cfg, ok, err := o.Thresholds.Next()
+	if o.Thresholds != "" {
+		w.thresholds = &thresholds{path: o.Thresholds}
+		cfg, ok, err := w.thresholds.next()
 		if err != nil {
 			return nil, err
 		}
@@ -122,13 +118,9 @@ func New(o Options) (*Watcher, error) {
 	return w, nil
 }
 
-// Close frees readers and the state directory.
+// Close frees the state directory, and gives shared jobs to others.
 func (w *Watcher) Close() error {
 	var errs []error
-	for _, j := range w.jobs {
-		errs = append(errs, j.reader.Close())
-	}
-
 	if w.state != nil {
 		errs = append(errs, w.state.close())
 	}
@@ -169,6 +161,7 @@ func (w *Watcher) Look(ctx context.Context) error { return w.look(ctx, feed.Curr
 // something are judged as they are.
 func (w *Watcher) Finish(ctx context.Context) error { return w.look(ctx, feed.Over) }
 
+// look is what Look and Finish have in common; at says whether anything may still come.
 func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 	w.rethink()
 	names, err := w.names(ctx)
@@ -195,6 +188,7 @@ func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 		}
 	}
 
+	// After the look: a job that has just gone on is not dropped.
 	w.forget()
 	err = errors.Join(errs...)
 	w.note(err)
@@ -203,11 +197,11 @@ func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 
 // rethink takes changed thresholds.
 func (w *Watcher) rethink() {
-	if w.o.Thresholds == nil {
+	if w.thresholds == nil {
 		return
 	}
 
-	cfg, changed, err := w.o.Thresholds.Next()
+	cfg, changed, err := w.thresholds.next()
 	if err != nil {
 		w.o.Log.Error("thresholds not taken, the last good ones stay", "error", err)
 		w.count(func(s *Status) { s.BadThresholds = err.Error() })
@@ -218,6 +212,7 @@ func (w *Watcher) rethink() {
 		return
 	}
 
+	// The flag counts before the file, whatever the file says later.
 	cfg.MinImpact = cmp.Or(w.o.MinImpact, cfg.MinImpact)
 	w.cfg = cfg
 	for _, j := range w.jobs {
@@ -273,7 +268,7 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 
 	news, err := j.read(ctx, w.cfg, w.o.Lag, at)
 	if err != nil {
-		j.broken(err, w.o.Now())
+		j.failing = err.Error()
 		w.show(j)
 		return err
 	}
@@ -288,6 +283,7 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 		return err
 	}
 
+	// Without a verdict yet even a look that read nothing decides: that nothing was recorded is a verdict.
 	if j.dirty || j.verdict == nil {
 		w.judge(ctx, j)
 	}
@@ -318,14 +314,6 @@ func (w *Watcher) over(ctx context.Context, name string, at feed.Stage) (bool, e
 	return err == nil && !newest.IsZero() && w.o.Now().Sub(newest) >= w.o.Forget, err
 }
 
-func (j *job) broken(err error, now time.Time) {
-	if j.failing == "" {
-		j.since = now
-	}
-
-	j.failing = err.Error()
-}
-
 // open returns the job, from its saved state where there is one.
 func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	if j := w.jobs[name]; j != nil {
@@ -352,6 +340,7 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	reader, err := w.o.Source.Follow(ctx, name, j.Cursor)
 	if err != nil && j.Cursor != nil {
 		w.o.Log.Warn("cannot go on where it stopped, the job is read from its beginning", "job", name, "error", err)
+		// What was said of it stands in the table, wherever reading begins.
 		said, taken := j.Stated, j.taken
 		if j = newJob(name); w.o.Holder != nil {
 			j.Stated, j.taken = said, taken

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +32,10 @@ type pieces struct {
 
 func (s *pieces) Jobs(context.Context) ([]string, error)            { return []string{s.job}, nil }
 func (s *pieces) Newest(context.Context, string) (time.Time, error) { return time.Time{}, nil }
-func (s *pieces) Topology(context.Context) (*topology.File, error)  { return s.topo, nil }
+func (s *pieces) Topology() *topology.File                          { return s.topo }
 func (s *pieces) Drain()                                            {}
 func (s *pieces) Damaged() []string                                 { return nil }
-func (s *pieces) Close() error                                      { return nil }
-func (s *pieces) Cursor() ([]byte, error)                           { return json.Marshal(s.next) }
+func (s *pieces) Cursor() []byte                                    { return strconv.AppendInt(nil, int64(s.next), 10) }
 func (s *pieces) Read(_ context.Context, take func(*row.Rows) error) (bool, error) {
 	if s.next == len(s.list) {
 		return false, nil
@@ -141,19 +141,8 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 // analyzed is the verdict of `analyze` on all rows at once.
 func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 	tb.Helper()
-	b := feed.NewHistory()
-	for i := range rows.Ranks {
-		b.AddRank(&rows.Ranks[i])
-	}
-
-	for i := range rows.Steps {
-		b.AddStep(&rows.Steps[i])
-	}
-
-	for i := range rows.Communications {
-		b.AddCommunication(&rows.Communications[i])
-	}
-
+	b := &feed.History{}
+	rows.AddTo(b)
 	f, err := b.Frame(topo)
 	if err != nil {
 		tb.Fatal(err)

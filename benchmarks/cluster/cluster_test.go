@@ -270,7 +270,7 @@ func analyze(t *testing.T, spec, job string) (*verdict.Verdict, error) {
 		return nil, err
 	}
 	defer s.Close()
-	rows := feed.NewHistory()
+	rows := &feed.History{}
 	info, err := s.Load(t.Context(), job, rows, source.Options{})
 	if err != nil {
 		return nil, err

@@ -360,7 +360,7 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
+
 	steps := 0
 	for more := true; more; {
 		if more, err = reader.Read(ctx, func(r *row.Rows) error { steps += len(r.Steps); return nil }); err != nil {

@@ -143,7 +143,7 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 	}
 
 	s := w.Status()
-	seen := s.Jobs[s.Names()[0]].Verdict
+	seen := s.Jobs[v.Job].Verdict
 	if seen.JobImpact != v.JobImpact {
 		t.Errorf("watch says %.4f, analyze %.4f", seen.JobImpact, v.JobImpact)
 	}

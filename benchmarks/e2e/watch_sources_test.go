@@ -21,6 +21,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -171,7 +172,9 @@ func last(t *testing.T, w *watch.Watcher, live *source.Live) map[string]any {
 	}
 
 	s := w.Status()
+	var v *verdict.Verdict
 	for _, j := range s.Jobs {
+		v = j.Verdict
 		if j.Late > 0 {
 			t.Logf("%d rows were late", j.Late)
 		}
@@ -189,7 +192,7 @@ func last(t *testing.T, w *watch.Watcher, live *source.Live) map[string]any {
 		t.Fatal(err)
 	}
 
-	return generic(t, s.Jobs[s.Names()[0]].Verdict)
+	return generic(t, v)
 }
 
 // TestWatch_GrowingFiles looks while files grow, replaces the watcher now and

@@ -46,7 +46,7 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 			named, decided, codes := 0, 0, map[int]int{}
 			for at := 0; at+window <= len(steps); at++ {
 				from, to := steps[at], steps[at+window-1]
-				b := feed.NewHistory()
+				b := &feed.History{}
 				for i := range all.Ranks {
 					b.AddRank(&all.Ranks[i])
 				}

@@ -249,7 +249,7 @@ func TestAnalyze(t *testing.T) {
 
 	loaded, used, held := time.Now(), processor(), peak(t)
 	judge := detect.NewAnalysis(f, detect.Default())
-	if err := rows.Play(judge); err != nil {
+	if err := rows.Play(judge.Observe, judge.ObserveTransfer); err != nil {
 		t.Fatal(err)
 	}
 
@@ -282,7 +282,7 @@ func read(tb testing.TB, store string) (*feed.History, source.Info) {
 		tb.Fatal(err)
 	}
 
-	rows := feed.NewHistory()
+	rows := &feed.History{}
 	info, err := s.Load(tb.Context(), "fleet", rows, source.Options{})
 	if err := errors.Join(err, s.Close()); err != nil {
 		tb.Fatal(err)

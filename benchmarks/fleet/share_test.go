@@ -15,13 +15,6 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// verdicts is a watcher's sink, as the command has it.
-type verdicts struct{ ship.Sink }
-
-func (s verdicts) Verdicts(ctx context.Context, rows []row.Verdict) error {
-	return ship.Verdicts(ctx, s.Sink, rows)
-}
-
 // between calls then once, after a watcher has read what was said of a job; blind, it sees
 // no other watcher, as one that is in the middle of a look.
 type between struct {
@@ -93,8 +86,9 @@ func TestWatchersShareJobs(t *testing.T) {
 
 		t.Cleanup(func() { _ = live.Close() })
 		table := &between{Live: live, then: then}
-		w, err := watch.New(watch.Options{Source: live, Sink: verdicts{sink}, Now: time0.now,
-			Table: table, Holder: &watch.Rows{Name: name, Sink: verdicts{sink}, Table: table, Lease: watch.DefaultLease, Now: time0.now, Log: slog.New(slog.DiscardHandler)}})
+		store := func(ctx context.Context, rows []row.Verdict) error { return ship.Verdicts(ctx, sink, rows) }
+		w, err := watch.New(watch.Options{Source: live, Sink: store, Now: time0.now,
+			Table: table, Holder: &watch.Rows{Name: name, Sink: store, Table: table, Lease: watch.DefaultLease, Now: time0.now, Log: slog.New(slog.DiscardHandler)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -363,7 +363,7 @@ func (s *store) judge(job string, rows row.Rows, upto []uint64, place func(uint6
 }
 
 func (s *store) analyze(job string, rows row.Rows, last uint64) *verdict.Verdict {
-	b := feed.NewHistory()
+	b := &feed.History{}
 	for i := range rows.Ranks {
 		b.AddRank(&rows.Ranks[i])
 	}

@@ -206,8 +206,30 @@ type Rows struct {
 	Ledger         []Ledger
 }
 
-// AddRank, AddStep and AddCommunication keep a copy of a row, so that Rows takes a job
-// from whoever hands one over row by row.
+// Builder takes the rows of a job one by one, as a source reads them or a simulated job finishes
+// them. It is called from one goroutine. The rows are reused: a Builder copies what it keeps.
+type Builder interface {
+	AddRank(*Rank)
+	AddStep(*Step)
+	AddCommunication(*Communication)
+}
+
+// AddTo hands ranks, steps and communications to b, in this order.
+func (r *Rows) AddTo(b Builder) {
+	for i := range r.Ranks {
+		b.AddRank(&r.Ranks[i])
+	}
+
+	for i := range r.Steps {
+		b.AddStep(&r.Steps[i])
+	}
+
+	for i := range r.Communications {
+		b.AddCommunication(&r.Communications[i])
+	}
+}
+
+// AddRank, AddStep and AddCommunication keep a copy of a row: Rows is a Builder that keeps all.
 func (r *Rows) AddRank(x *Rank) { r.Ranks = append(r.Ranks, *x) }
 
 // AddStep keeps a copy, see AddRank.

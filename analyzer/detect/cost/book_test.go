@@ -27,7 +27,7 @@ type job struct {
 
 func newJob(t *testing.T) *job {
 	t.Helper()
-	b := feed.NewHistory()
+	b := &feed.History{}
 	for r := range uint32(4) {
 		b.AddStep(&row.Step{Rank: r, Step: 1, StepNs: 1e9})
 	}

@@ -47,8 +47,8 @@ func (s *Agents) Check() error {
 	return err
 }
 
-// Addresses returns where the switches of a node's agents listen.
-func (s *Agents) Addresses(ctx context.Context, node string) ([]string, error) {
+// addresses returns where the switches of a node's agents listen.
+func (s *Agents) addresses(ctx context.Context, node string) ([]string, error) {
 	switch {
 	case s.Where == OfPods:
 		return s.pods(ctx, node)
@@ -115,10 +115,12 @@ func (s *Agents) Get(ctx context.Context, job, node string) (all []Setting, err 
 // Set implements Switch.
 func (s *Agents) Set(ctx context.Context, job, node string, communication bool) error {
 	return s.each(ctx, job, node, func(ctx context.Context, c tracepb.TrainingDataTraceClient, name string, now Setting) error {
+		// What is as wanted is left, and so is what a person has switched on: only ours is switched off.
 		if now.Communication == communication || !communication && !now.Ours {
 			return nil
 		}
 
+		// All five words go together: the light ones stay on.
 		words := trace.State{Light: true, Communication: communication}.Words()
 		r, err := c.ModifyTrainingDataTraceSwitch(ctx, &tracepb.DataTypeReq{JobNsName: name, ProfilingSwitch: switchboard.Switch(words)})
 		if err == nil && r.GetCode() != switchboard.OK {
@@ -132,7 +134,7 @@ func (s *Agents) Set(ctx context.Context, job, node string, communication bool) 
 // each calls f for every agent of the node that knows the job, with what it is told
 // now; an error where there is none.
 func (s *Agents) each(ctx context.Context, job, node string, f func(context.Context, tracepb.TrainingDataTraceClient, string, Setting) error) error {
-	at, err := s.Addresses(ctx, node)
+	at, err := s.addresses(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -179,6 +181,7 @@ func setting(ctx context.Context, c tracepb.TrainingDataTraceClient, name string
 		Ours: slices.Equal(header.Get(switchboard.Caller), []string{watchCaller})}, true, nil
 }
 
+// call dials an agent, has f ask it, and hangs up: all within switchTimeout.
 func (s *Agents) call(ctx context.Context, address string, f func(context.Context, tracepb.TrainingDataTraceClient) error) error {
 	at, err := s.Endpoint.Parse(address)
 	if err != nil {

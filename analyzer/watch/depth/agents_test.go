@@ -22,7 +22,7 @@ func TestDepth_Pods(t *testing.T) {
 	}))
 	defer a.Close()
 	s := &Agents{Where: OfPods, API: health.API{Server: a.URL}}
-	at, err := s.Addresses(t.Context(), "node-7")
+	at, err := s.addresses(t.Context(), "node-7")
 	if err != nil || fmt.Sprint(at) != "[10.0.0.7:9611 [fd00::7]:9611]" {
 		t.Errorf("addresses %v, %v", at, err)
 	}

@@ -84,6 +84,7 @@ type place struct {
 	Node string `json:"node"`
 }
 
+// compare orders places, so that nodes are switched and saved in one order.
 func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.Job, q.Job), cmp.Compare(p.Node, q.Node))
 }
@@ -100,6 +101,7 @@ type switched struct {
 
 // inquiry is what is being found out about a job.
 type inquiry struct {
+	// Open from begin to end; what is decided outlives it, so that the same is not looked into twice.
 	open     bool
 	why      string
 	opened   int64 // step
@@ -138,6 +140,7 @@ func (d *Depth) Observe(v *verdict.Verdict, s detect.Suspects) {
 
 	now := d.o.Now()
 	named := namedNodes(v)
+	// Who is not named any more may be suspected anew, and so may the job once it is not slower.
 	for node := range c.decided {
 		if _, still := named[node]; !still && node != "" || node == "" && s.Slower == 0 && len(v.Links) == 0 {
 			delete(c.decided, node)
@@ -207,6 +210,7 @@ func (d *Depth) end(job string, c *inquiry, outcome string) {
 	c.suspects = nil
 }
 
+// outcome is the word for the log: whether anybody, a node or a link, was named.
 func outcome(c *inquiry, named map[string]string, v *verdict.Verdict) string {
 	for _, n := range c.suspects {
 		if named[n] != "" {
@@ -233,6 +237,7 @@ func (d *Depth) want(job string, suspects, peers []string, now time.Time) {
 			continue
 		}
 
+		// Places that are being switched back count: until the agent has answered it records in depth.
 		if len(d.on) >= d.o.Nodes {
 			return
 		}

@@ -31,11 +31,10 @@ type recorded struct {
 
 func (s *recorded) Jobs(context.Context) ([]string, error)            { return []string{s.job}, nil }
 func (s *recorded) Newest(context.Context, string) (time.Time, error) { return time.Time{}, nil }
-func (s *recorded) Topology(context.Context) (*topology.File, error)  { return s.topo, nil }
-func (s *recorded) Cursor() ([]byte, error)                           { return nil, nil }
+func (s *recorded) Topology() *topology.File                          { return s.topo }
+func (s *recorded) Cursor() []byte                                    { return nil }
 func (s *recorded) Drain()                                            {}
 func (s *recorded) Damaged() []string                                 { return nil }
-func (s *recorded) Close() error                                      { return nil }
 func (s *recorded) Follow(context.Context, string, []byte) (feed.Reader, error) {
 	return s, nil
 }
@@ -109,7 +108,7 @@ func TestLinkIsNamed(t *testing.T) {
 	var w *watch.Watcher
 	var last *verdict.Verdict
 	began, ended := -1, -1
-	w, err = watch.New(watch.Options{Source: s, Observers: []watch.Observer{func(ctx context.Context, v *verdict.Verdict, _ []watch.Change) {
+	w, err = watch.New(watch.Options{Source: s, Observers: []func(context.Context, *verdict.Verdict, []watch.Change){func(ctx context.Context, v *verdict.Verdict, _ []watch.Change) {
 		last = v
 		d.Observe(v, w.Suspects(v.Job))
 		for range 3 {

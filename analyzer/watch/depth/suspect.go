@@ -52,6 +52,7 @@ func peers(s detect.Suspects, suspects []string) []string {
 
 	is := func(r int32) bool { return slices.Contains(suspects, l.NodeOf(int(r))) }
 	shares := map[int32]int{}
+	// By node: in how many roles and groups of a suspect it is, groups counted twice.
 	count := func(rows []int32, weight int) {
 		if len(suspects) > 0 && !slices.ContainsFunc(rows, is) {
 			return

@@ -97,6 +97,7 @@ func (d *Depth) bring(ctx context.Context, s switched) (left bool, err error) {
 		return false, err
 	}
 
+	// What a person set counts before what is wanted, so it is asked first.
 	words := "Communication on"
 	switch {
 	case s.want && slices.ContainsFunc(now, func(a Setting) bool { return !a.Light }):
@@ -123,6 +124,7 @@ func (d *Depth) bring(ctx context.Context, s switched) (left bool, err error) {
 	return !s.want, nil
 }
 
+// say logs what was done at a node of a job.
 func (d *Depth) say(s switched, words string) {
 	d.o.Log.Info(words, "job", s.Job, "node", s.Node)
 }
@@ -134,6 +136,7 @@ func (d *Depth) note(was switched, left bool, err error) {
 	s := d.on[was.place]
 	if err != nil {
 		d.fails++
+		// The first failure in a row is said; the others are counted.
 		if s.wait == 0 {
 			d.o.Log.Warn("agent not switched, tried again", "job", s.Job, "node", s.Node, "error", err)
 		}
@@ -186,6 +189,7 @@ func (d *Depth) load() error {
 	return nil
 }
 
+// save writes the state when it differs from what stands in the file.
 func (d *Depth) save() error {
 	if d.o.StateFile == "" || d.o.DryRun {
 		return nil
