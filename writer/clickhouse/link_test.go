@@ -158,7 +158,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	}
 
 	query := insertQuery("`d`.`records`", row.RecordsTable)
-	if err := link.Begin(query, "id-1", []native.Setting{{Name: "async_insert"}, {Name: "insert_deduplication_token", Text: "x'y"}}); err != nil {
+	if err := link.Begin(query, "id-1", clickhouse.Settings{"async_insert": 0, "insert_deduplication_token": "x'y"}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -8,9 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
-	"strconv"
+	"slices"
 
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/ch-go/proto"
@@ -57,15 +58,9 @@ func (c *Conn) flush() error {
 	return err
 }
 
-// Setting is one setting of a query. A number: old servers take it in binary.
-type Setting struct {
-	Name   string
-	Text   string
-	Number uint64 // where Text is ""
-}
-
-// Begin sends an INSERT and reads the Header that the server answers with.
-func (c *Conn) Begin(query, id string, settings []Setting) error {
+// Begin sends an INSERT and reads the Header that the server answers with. Settings are numbers
+// (int) or texts; a server refuses one that it does not know.
+func (c *Conn) Begin(query, id string, settings clickhouse.Settings) error {
 	if err := c.query(query, id, settings); err != nil {
 		return err
 	}
@@ -78,7 +73,7 @@ func (c *Conn) Begin(query, id string, settings []Setting) error {
 }
 
 // query sends a query.
-func (c *Conn) query(query, id string, settings []Setting) error {
+func (c *Conn) query(query, id string, settings clickhouse.Settings) error {
 	compression := proto.CompressionDisabled
 	if c.packer != nil {
 		compression = proto.CompressionEnabled
@@ -93,8 +88,8 @@ func (c *Conn) query(query, id string, settings []Setting) error {
 		InitialAddress: c.conn.LocalAddr().String(), ClientHostname: host, ClientName: client,
 	}
 	info.EncodeAware(b, c.version)
-	for _, s := range settings {
-		s.encode(b, c.version)
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		putSetting(b, c.version, name, settings[name])
 	}
 
 	b.PutString("") // end of settings
@@ -112,24 +107,20 @@ func (c *Conn) query(query, id string, settings []Setting) error {
 	return nil
 }
 
-func (s Setting) encode(b *proto.Buffer, revision int) {
-	if !proto.FeatureSettingsSerializedAsStrings.In(revision) {
-		b.PutString(s.Name)
-		if s.Text != "" {
-			b.PutString(s.Text)
-		} else {
-			b.PutUVarInt(s.Number)
-		}
-
-		return
+// putSetting appends a setting. An old server takes a number in binary, and knows itself which of
+// its settings are numbers.
+func putSetting(b *proto.Buffer, revision int, name string, value any) {
+	number, isNumber := value.(int)
+	switch {
+	case proto.FeatureSettingsSerializedAsStrings.In(revision):
+		proto.Setting{Key: name, Value: fmt.Sprint(value), Important: true}.Encode(b)
+	case isNumber:
+		b.PutString(name)
+		b.PutUVarInt(uint64(number))
+	default:
+		b.PutString(name)
+		b.PutString(fmt.Sprint(value))
 	}
-
-	value := s.Text
-	if value == "" {
-		value = strconv.FormatUint(s.Number, 10)
-	}
-
-	proto.Setting{Key: s.Name, Value: value, Important: true}.Encode(b)
 }
 
 // Send sends a block and the empty one behind it, and waits until the server says

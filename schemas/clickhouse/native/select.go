@@ -34,7 +34,7 @@ func (c *Column) List(row int) (from, to int64) {
 // block that comes. Integers up to 64 bits, String, LowCardinality(String), Array(String) and
 // Array(Array(UInt32)) can be read.
 // Of Texts the same word is the same string all along.
-func (c *Conn) Select(query, id string, settings []Setting, each func(columns []Column, rows int) error) error {
+func (c *Conn) Select(query, id string, settings clickhouse.Settings, each func(columns []Column, rows int) error) error {
 	if err := c.query(query, id, settings); err != nil {
 		return err
 	}
