@@ -9,7 +9,7 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -72,7 +72,7 @@ var wants = map[reflect.Type]map[string]kind{
 
 // shape makes b have the columns of a table's layout in the types of the server's
 // header.
-func (b *block) shape(table string, layout ship.Layout, header []native.Heading) error {
+func (b *block) shape(table string, layout ship.Layout, header []ddl.Column) error {
 	want := layout.Columns
 	if len(header) != len(want) {
 		return fmt.Errorf("the server names %d columns of %s, want %d", len(header), table, len(want))

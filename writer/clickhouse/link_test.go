@@ -16,6 +16,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -24,11 +25,11 @@ import (
 )
 
 // headings are the columns of a table as a current server has them.
-func headings(t *testing.T, table string) []native.Heading {
+func headings(t *testing.T, table string) []ddl.Column {
 	t.Helper()
-	var all []native.Heading
+	var all []ddl.Column
 	for _, c := range ship.LayoutOf(table).Columns {
-		h := native.Heading{Name: c.Name}
+		h := ddl.Column{Name: c.Name}
 		for typ, k := range wants[c.Type] {
 			plain, dictionary := k == text, k == textDictionary
 			if !plain && !dictionary || (c.Name == "path") == plain {
@@ -52,7 +53,7 @@ type seen struct {
 
 // current answers one insert as a server of today does: ch-go decodes the packets.
 // Asked to refuse, it sends an exception instead of the header.
-func current(l net.Listener, header []native.Heading, refuse int32) seen {
+func current(l net.Listener, header []ddl.Column, refuse int32) seen {
 	var s seen
 	conn, err := l.Accept()
 	if err != nil {

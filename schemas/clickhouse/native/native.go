@@ -16,6 +16,8 @@ import (
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 )
 
 const (
@@ -35,18 +37,15 @@ const (
 // Caveat: after any error, an exception of the server's too, what is under way on
 // the connection is not known: it must be closed.
 type Conn struct {
-	Header  []Heading // of the insert that was begun
-	Used    bool      // a query was carried out on it
-	Spoilt  bool      // its context ended
+	Header  []ddl.Column // of the insert that was begun
+	Used    bool         // a query was carried out on it
+	Spoilt  bool         // its context ended
 	conn    net.Conn
 	reader  *proto.Reader
 	buffer  proto.Buffer
 	version int              // of the protocol, as both sides speak it
 	packer  *compress.Writer // nil sends blocks as they are
 }
-
-// Heading is one column of the header that a server sends before an insert.
-type Heading struct{ Name, Type string }
 
 // Block calls put with the bytes of a block that was made, in order; version is the protocol's.
 // put does not keep them.
@@ -284,7 +283,7 @@ func (c *Conn) readHeader() error {
 
 	c.Header = c.Header[:0]
 	for range columns {
-		var h Heading
+		var h ddl.Column
 		if h.Name, err = c.reader.Str(); err == nil {
 			h.Type, err = c.reader.Str()
 		}
