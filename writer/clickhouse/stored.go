@@ -211,13 +211,17 @@ func destinations(key any, job string) (columns string, into []any) {
 }
 
 func rankLookups(b *ship.Batch) []lookup {
-	places := ship.Places(b.Ranks, ship.KeyOfRank)
+	type key struct { // within the batch's job
+		rank        uint32
+		incarnation uint64
+	}
+	places := ship.Places(b.Ranks, func(r *row.Rank) key { return key{r.Rank, r.Incarnation} })
 	return lookup{
 		columns: "`rank`, `incarnation`, max(`version`)", suffix: " GROUP BY `rank`, `incarnation`",
 		scan: func(rows driver.Rows, stored []bool) error {
-			k := ship.RankKey{Job: b.Job}
+			var k key
 			var version uint32
-			if err := rows.Scan(&k.Rank, &k.Incarnation, &version); err != nil {
+			if err := rows.Scan(&k.rank, &k.incarnation, &version); err != nil {
 				return err
 			}
 

@@ -7,15 +7,9 @@ import (
 )
 
 // The identities of rows, by table. Two rows with the same key are the same row. The columns of a
-// key are all that a store has to read to tell what it has.
+// key are all that a store has to read to tell what it has. A row of ranks has none here: it is
+// that of a process, and the store has it when its Version is at least as high.
 type (
-	// RankKey is the identity of a rank's process; the store has the row when its
-	// Version is at least as high.
-	RankKey struct {
-		Job         string
-		Rank        uint32
-		Incarnation uint64
-	}
 	// StepKey is the identity of a step.
 	StepKey struct {
 		Job         string `col:"job" parquet:"job"`
@@ -63,9 +57,6 @@ type (
 		LastOffset  uint64 `col:"last_offset" parquet:"last_offset"`
 	}
 )
-
-// KeyOfRank returns the identity of r.
-func KeyOfRank(r *row.Rank) RankKey { return RankKey{r.Job, r.Rank, r.Incarnation} }
 
 // KeyOfStep returns the identity of r.
 func KeyOfStep(r *row.Step) StepKey {

@@ -15,7 +15,7 @@
 //
 // Invariant: a mark is acknowledged (Stream.Acked) only when every row put up to
 // it is in the store, or in the dead-letter file with its reason; where the store keeps
-// copies in a second one, too, unless none is made within a minute (type copies).
+// copies in a second one, too, unless none is made within a minute (storedRound).
 //
 // Caveat: two shippers must not ship one stream at the same time; the leases of
 // writer/intake see to that. A row whose partition (day) lies before one that
