@@ -27,12 +27,12 @@ type block struct {
 
 // column is one column of a block.
 type column struct {
-	name, typ string
-	source    ship.Column
-	kind      kind
-	data      []byte
-	dict      dictionary
-	words     []string // of a column of numbered words, nil of any other
+	source reflect.StructField // of the rows; its Name is the column's
+	typ    string              // at the server
+	kind   kind
+	data   []byte
+	dict   dictionary
+	words  []string // of a column of numbered words, nil of any other
 	// Of arrays: their ends, which go before the values; of arrays of arrays the inner
 	// ends go between the two.
 	ends, inner []byte
@@ -90,7 +90,7 @@ func (b *block) shape(table string, layout ship.Layout, header []ddl.Column) err
 		}
 
 		c := &b.columns[i]
-		*c = column{name: h.Name, typ: h.Type, source: want[i], kind: k, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
+		*c = column{source: want[i], typ: h.Type, kind: k, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
 		c.dict.reset()
 	}
 
@@ -212,7 +212,7 @@ func (b *block) encode(revision int, put func([]byte) error) error {
 	info.EncodeAware(&head, revision)
 	for i := range b.columns {
 		c := &b.columns[i]
-		head.PutString(c.name)
+		head.PutString(c.source.Name)
 		head.PutString(c.typ)
 		pieces := [][]byte{c.ends, c.inner, c.data}
 		if c.kind == textDictionary {
