@@ -108,8 +108,8 @@ func (t *tally) end(r *segment.Reader, offset int64, err error) {
 		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: 1, Bytes: uint64(torn)})
 	}
 
-	if n := r.Skipped(); n.Lines > 0 {
-		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: uint64(n.Lines), Bytes: uint64(n.Bytes)})
+	if lines, size := r.Skipped(); lines > 0 {
+		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: uint64(lines), Bytes: uint64(size)})
 	}
 }
 

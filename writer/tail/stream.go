@@ -24,8 +24,9 @@ type Stream struct {
 	refused map[int64]bool // files of others that are not read, by number
 	gate    gate
 	waits   bool                // for its turn to inflate
-	skipped segment.Skipped     // of reader, already counted
 	ids     map[record.ID]int64 // segments with an id of their own → the number of the file they were read from
+	// Of the lines that reader skipped those that are counted.
+	skippedLines, skippedBytes int64
 }
 
 var seed = maphash.MakeSeed()
