@@ -247,7 +247,7 @@ func (s *Stream) switched(w record.Switch) {
 	}
 
 	inc.Switching = &w
-	if s.bounds.hold(w.At) && inc.turnOff(!w.Default, w.At) {
+	if s.timely(w.At) && inc.turnOff(!w.Default, w.At) {
 		inc.Version++
 		s.giveRank(inc)
 	}

@@ -137,11 +137,11 @@ type Stream struct {
 	marker marker.Parser
 	pairer marker.Pairer
 
-	segments map[uint32]*source
-	newest   uint32 // index of the last segment
-	current  uint32 // index of the one being read; 0 = none, or one before what State names
-	next     int64  // offset after the last line
-	bounds   bounds // of the times in the current segment
+	segments         map[uint32]*source
+	newest           uint32 // index of the last segment
+	current          uint32 // index of the one being read; 0 = none, or one before what State names
+	next             int64  // offset after the last line
+	earliest, latest int64  // times that lines of the current segment can have (timesOf)
 
 	incarnations []*incarnation // in the order they began
 	began        uint64         // incarnations so far
@@ -182,8 +182,9 @@ type source struct {
 func New(o Options) *Stream {
 	s := &Stream{
 		o: o, segments: map[uint32]*source{}, foreign: map[*marker.Process]*incarnation{},
-		dims: map[string]dim{}, taken: true, bounds: boundsOf(""),
+		dims: map[string]dim{}, taken: true,
 	}
+	s.earliest, s.latest = timesOf("")
 	s.Learn()
 	return s
 }
@@ -209,7 +210,8 @@ func (s *Stream) Segment(id record.ID, name string) {
 	}
 
 	s.segments[s.current] = src
-	s.next, s.bounds = 0, boundsOf(name)
+	s.next = 0
+	s.earliest, s.latest = timesOf(name)
 }
 
 // source returns the segment being read, one without a name where none was begun.
@@ -266,7 +268,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 	switch t {
 	case record.LineRecord:
 		r := &s.parser.Record
-		if !s.bounds.hold(r.Start) || !s.bounds.hold(r.HostStart) {
+		if !s.timely(r.Start) || !s.timely(r.HostStart) {
 			s.refuse(offset, line, r.Word(), BadTime)
 			return true
 		}
