@@ -131,12 +131,12 @@ type Drain struct {
 	nextTry time.Time // of the folders left alone
 	looked  bool      // look has been through left since it changed
 	remarks remarks
-	turns   map[home]turn      // by rank directory
-	leaving bool               // nobody waits for a turn any more
-	orders  int64              // of processes
-	claims  map[home]time.Time // when it was said that two living processes claim a rank
-	buf     []byte             // slots of one pass
-	copied  []*laneState       // the rings that they are of
+	turns   map[record.RankID]turn      // by rank directory
+	leaving bool                        // nobody waits for a turn any more
+	orders  int64                       // of processes
+	claims  map[record.RankID]time.Time // when it was said that two living processes claim a rank
+	buf     []byte                      // slots of one pass
+	copied  []*laneState                // the rings that they are of
 	rec     record.Record
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
@@ -177,8 +177,8 @@ func New(o Options) (*Drain, error) {
 	}
 
 	return &Drain{
-		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]turn), buf: make([]byte, passSlots*slotBytes),
-		processes: make(map[string]*process), claims: make(map[home]time.Time),
+		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[record.RankID]turn), buf: make([]byte, passSlots*slotBytes),
+		processes: make(map[string]*process), claims: make(map[record.RankID]time.Time),
 		stats: Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
 	}, nil
 }

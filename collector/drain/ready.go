@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // stalled is how long a pass may take before Ready says that it hangs.
@@ -169,7 +170,7 @@ func (p *process) undrained() (n uint64) {
 // claimed says of ranks that two living processes claim. Each has segments and an
 // incarnation of its own, so their records are never mixed.
 func (d *Drain) claimed(now time.Time) {
-	first, twice := make(map[home]*process), make(map[home]bool)
+	first, twice := make(map[record.RankID]*process), make(map[record.RankID]bool)
 	for _, p := range d.held() {
 		if p.note.Home == nil || p.gone {
 			continue

@@ -3,6 +3,8 @@ package drain
 import (
 	"maps"
 	"time"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // turnTime is how long one process of a rank writes before the next one does.
@@ -36,5 +38,5 @@ func (p *process) turn(now time.Time) bool {
 
 // leaveTurn lets the others go on without the process.
 func (p *process) leaveTurn() {
-	maps.DeleteFunc(p.d.turns, func(_ home, t turn) bool { return t.holder == p })
+	maps.DeleteFunc(p.d.turns, func(_ record.RankID, t turn) bool { return t.holder == p })
 }

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/drain"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ledger"
@@ -45,7 +45,7 @@ type agent struct {
 	left     error // what the drain left in the rings
 
 	mu  sync.Mutex
-	own map[string]map[int]*segment.Turn // guarded by mu: by job, ranks of our rings, and what their writers share
+	own map[record.RankID]*segment.Turn // guarded by mu: ranks of our rings, and what their writers share
 }
 
 // noRecorder is how long --until-idle waits for the first recorder.
@@ -57,7 +57,7 @@ var errNoRecorder = errors.New("agent: no recorder has made a ring in 10 minutes
 // Run runs an agent until ctx ends, or until all is idle where Options.UntilIdle says so.
 // The error says what it left undone.
 func Run(ctx context.Context, o Options) error {
-	a := &agent{o: o, own: map[string]map[int]*segment.Turn{}}
+	a := &agent{o: o, own: map[record.RankID]*segment.Turn{}}
 	if err := a.build(ctx); err != nil {
 		return err
 	}
@@ -144,17 +144,23 @@ func (a *agent) shares() (files, ranks int) {
 	return files, 2 * (rest - files) / (2*intake.RankFiles + 1)
 }
 
-func (a *agent) owns(job string, rank int) bool {
+func (a *agent) owns(rank record.RankID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.own[job][rank] != nil
+	return a.own[rank] != nil
 }
 
 // jobs lists the jobs whose recorders were seen here.
 func (a *agent) jobs() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.own))
+	var jobs []string
+	for rank := range a.own {
+		jobs = append(jobs, rank.Job)
+	}
+
+	slices.Sort(jobs)
+	return slices.Compact(jobs)
 }
 
 // account enters what was lost into the ledger, and into the store's.
@@ -185,7 +191,7 @@ func (a *agent) ageingOptions() ageing.Options {
 	o := ageing.Options{
 		Dir: a.o.Dir, Cap: a.o.Cap, SegmentLimit: a.o.SegmentBytes, Log: a.o.Logger,
 		Account: func(rows []row.Ledger) error {
-			if len(rows) > 0 && aged(rows[0].Job, int(rows[0].Rank), rows[0].Name) {
+			if len(rows) > 0 && aged(record.RankID{Job: rows[0].Job, Rank: int(rows[0].Rank)}, rows[0].Name) {
 				return nil // by an agent that died before the unlink
 			}
 
@@ -201,12 +207,12 @@ func (a *agent) ageingOptions() ageing.Options {
 		return a.follower.Release(d.Path, s, account)
 	}
 	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
-	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.Job, d.Rank, s.Name) }
+	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.RankID, s.Name) }
 	o.Rank = func(d segment.RankDir, infos []segment.Info) ageing.RankState {
 		state := ageing.RankState{Owned: a.follower.Ships(d.Path)}
 		// A process that hangs writes nothing and has its segment open all the same.
 		quiet := time.Since(infos[len(infos)-1].ModTime) > 10*time.Minute
-		state.Live = !quiet || a.owns(d.Job, d.Rank) && !a.drain.Idle()
+		state.Live = !quiet || a.owns(d.RankID) && !a.drain.Idle()
 		for _, s := range infos {
 			if a.follower.Holds(d.Path, s.Name) {
 				state.Open = append(state.Open, s.Name)

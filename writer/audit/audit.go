@@ -31,7 +31,6 @@ import (
 	"github.com/laggard-dev/laggard/writer/ledger"
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
-	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Difference is one place where the store is not what it must be.
@@ -122,7 +121,7 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 
 	for i, d := range dirs {
 		r := a.rank(uint32(d.Rank))
-		if r.disk, err = readDisk(ctx, d, open[tail.Key{Job: job, Rank: d.Rank}], func(name string) bool { return aged(job, d.Rank, name) }); err != nil {
+		if r.disk, err = readDisk(ctx, d, open[d.RankID], func(name string) bool { return aged(d.RankID, name) }); err != nil {
 			return nil, err
 		}
 

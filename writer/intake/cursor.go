@@ -26,13 +26,13 @@ type Open struct {
 
 // ReadOpen returns what the follower of a state folder has open for a store, by rank.
 // Without a cursor there is nothing.
-func ReadOpen(state, store string) (map[tail.Key]Open, error) {
+func ReadOpen(state, store string) (map[record.RankID]Open, error) {
 	cursor, _, err := tail.LoadCursor(cursorPath(state, store), store)
 	if err != nil {
 		return nil, err
 	}
 
-	open := make(map[tail.Key]Open, len(cursor))
+	open := make(map[record.RankID]Open, len(cursor))
 	for key, p := range cursor {
 		var st memberState
 		if p.State == "" || json.Unmarshal([]byte(p.State), &st) != nil {
@@ -66,7 +66,7 @@ func (f *Follower) acknowledge(m *member) {
 		return
 	}
 
-	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
+	key := m.stream.Dir.RankID
 	if f.cursor[key] != acked {
 		f.cursor[key], f.dirty = acked, true
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
@@ -33,7 +34,7 @@ type Follower struct {
 
 	// Owned by Run's goroutine.
 	waiting map[string]*tail.Lease // refused leases, with their claims
-	cursor  map[tail.Key]tail.Position
+	cursor  map[record.RankID]tail.Position
 	noted   time.Time // what is acknowledged
 	saved   time.Time // the cursor
 	dirty   bool
@@ -41,10 +42,10 @@ type Follower struct {
 	problem string // what could not be read at the last look, "" nothing
 
 	mu      sync.Mutex
-	shipped map[string]int64          // guarded by mu; by rank directory, the number of the first segment that is not acknowledged
-	streams map[string]*tail.Stream   // guarded by mu; of the directories that are shipped
-	aged    map[tail.Key][]row.Ledger // guarded by mu; for the store's ledger
-	state   State                     // guarded by mu
+	shipped map[string]int64               // guarded by mu; by rank directory, the number of the first segment that is not acknowledged
+	streams map[string]*tail.Stream        // guarded by mu; of the directories that are shipped
+	aged    map[record.RankID][]row.Ledger // guarded by mu; for the store's ledger
+	state   State                          // guarded by mu
 }
 
 // NewFollower returns a follower of the rank directories under root. The
@@ -61,8 +62,8 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	f := &Follower{
 		root: root, memory: memory, sink: sink, store: sink.Name(), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
-		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]int64{},
-		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
+		waiting: map[string]*tail.Lease{}, cursor: map[record.RankID]tail.Position{}, shipped: map[string]int64{},
+		streams: map[string]*tail.Stream{}, aged: map[record.RankID][]row.Ledger{},
 	}
 	if o.State != "" {
 		cursor, shard, err := tail.LoadCursor(cursorPath(o.State, f.store), f.store)

@@ -21,6 +21,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -65,7 +66,7 @@ type Options struct {
 	State string
 	// Own tells the ranks whose rings this process drains: other agents hand them
 	// over. nil is none.
-	Own func(job string, rank int) bool
+	Own func(record.RankID) bool
 	// Ranks bounds the rank directories that a Follower holds at once, each with RankFiles
 	// descriptors; those beyond wait until one is left. 0 is no bound.
 	Ranks int
@@ -122,7 +123,7 @@ type engine struct {
 	marks bool // positions are kept: a follower's
 
 	ledger fs.FileInfo // of the profiling directory, as of aged
-	aged   func(job string, rank int, name string) bool
+	aged   func(rank record.RankID, name string) bool
 
 	merged merge.Result                 // jobs that lie in several directories
 	jobs   map[string]*rollup.Placement // what was found of each
@@ -174,7 +175,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	o.Refused = m.refuseLine
 	m.roller = rollup.New(o)
 	m.altered = m.roller.Altered()
-	aged, err := e.agedOf(s.Dir.Job, s.Dir.Rank)
+	aged, err := e.agedOf(s.Dir.RankID)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
 	}

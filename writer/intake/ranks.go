@@ -48,7 +48,7 @@ func (f *Follower) scan() []*tail.Stream {
 }
 
 func (f *Follower) own(s *tail.Stream) bool {
-	return f.o.Own != nil && f.o.Own(s.Dir.Job, s.Dir.Rank)
+	return f.o.Own != nil && f.o.Own(s.Dir.RankID)
 }
 
 // adopt makes a stream ours when its lease is to be had.
@@ -88,10 +88,10 @@ func (f *Follower) adopt(s *tail.Stream) error {
 		return l.Close() // its own agent is about to take it
 	}
 
-	from := f.cursor[tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank}]
+	from := f.cursor[s.Dir.RankID]
 	m, err := f.e.join(s, l, from)
 	if err != nil || m == nil { // nil: the position was of no use, next time without
-		delete(f.cursor, tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank})
+		delete(f.cursor, s.Dir.RankID)
 		return errors.Join(err, l.Close())
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/tail"
@@ -56,7 +57,7 @@ func (f *Follower) Account(rows []row.Ledger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range rows {
-		key := tail.Key{Job: r.Job, Rank: int(r.Rank)}
+		key := record.RankID{Job: r.Job, Rank: int(r.Rank)}
 		if len(f.aged[key]) < maxAged {
 			f.aged[key] = append(f.aged[key], r)
 		}
@@ -68,7 +69,7 @@ const maxAged = 4096
 
 // enterAged hands a member the entries that Account took for it.
 func (f *Follower) enterAged(m *member) {
-	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
+	key := m.stream.Dir.RankID
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m.entries = append(m.entries, f.aged[key]...)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
@@ -27,7 +28,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 		}
 
 		o := all()
-		o.Own = func(_ string, rank int) bool { return rank >= 2 }
+		o.Own = func(r record.RankID) bool { return r.Rank >= 2 }
 		follow(t, dir, "parquet:"+target, o, func(b *intake.Follower) {
 			for a.State().Ranks != 2 || b.State().Ranks != 2 {
 				a.Hint()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -345,7 +346,7 @@ func TestAged(t *testing.T) {
 	}{
 		{"j1", 3, "5", true}, {"j1", 3, "5.zst", true}, {"j1", 3, "7", true}, {"j1", 3, "8", false}, {"j1", 4, "5", false}, {"j2", 3, "5", false},
 	} {
-		if got := aged(c.job, c.rank, c.name); got != c.want {
+		if got := aged(record.RankID{Job: c.job, Rank: c.rank}, c.name); got != c.want {
 			t.Errorf("aged(%s, %d, %s)=%v", c.job, c.rank, c.name, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
@@ -116,23 +117,22 @@ func (g *group) drop() int {
 }
 
 // Aged returns a test for segments whose loss is in the ledger of a profiling
-// directory: by job, rank and file name, compressed or not. Such a segment is
+// directory: by rank and file name, compressed or not. Such a segment is
 // being deleted; nothing of it may be shipped any more.
-func Aged(dir string) (func(job string, rank int, name string) bool, error) {
+func Aged(dir string) (func(rank record.RankID, name string) bool, error) {
 	type key struct {
-		job  string
-		rank uint32
+		rank record.RankID
 		name string
 	}
 	aged := make(map[key]bool)
 	_, err := Read(dir, func(r row.Ledger) error {
 		if r.State == "aged" && r.Name != "" {
-			aged[key{r.Job, r.Rank, segment.Plain(r.Name)}] = true
+			aged[key{record.RankID{Job: r.Job, Rank: int(r.Rank)}, segment.Plain(r.Name)}] = true
 		}
 
 		return nil
 	})
-	return func(job string, rank int, name string) bool {
-		return aged[key{job, uint32(rank), segment.Plain(name)}]
+	return func(rank record.RankID, name string) bool {
+		return aged[key{rank, segment.Plain(name)}]
 	}, err
 }

@@ -12,12 +12,13 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // RankDir is one rank's directory.
 type RankDir struct {
-	Job  string
-	Rank int
+	record.RankID
 	Path string // absolute, without symbolic links
 }
 
@@ -44,7 +45,7 @@ func Walk(root string) ([]RankDir, error) {
 			return nil, fmt.Errorf("read directory %s: it holds segments but its name is no rank number (want <dir>/<job>/<rank>/<segment>)", root)
 		}
 
-		return []RankDir{{Job: filepath.Base(filepath.Dir(abs)), Rank: rank, Path: abs}}, nil
+		return []RankDir{{record.RankID{Job: filepath.Base(filepath.Dir(abs)), Rank: rank}, abs}}, nil
 	}
 
 	if top.isJob(abs) {
@@ -101,7 +102,7 @@ func jobRanks(path string, c contents) []RankDir {
 	var ranks []RankDir
 	for _, name := range c.dirs {
 		if rank, ok := rankOf(name); ok {
-			ranks = append(ranks, RankDir{Job: filepath.Base(path), Rank: rank, Path: filepath.Join(path, name)})
+			ranks = append(ranks, RankDir{record.RankID{Job: filepath.Base(path), Rank: rank}, filepath.Join(path, name)})
 		}
 	}
 

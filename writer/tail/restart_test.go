@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/keep"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestRestart reads a stream in two halves, the second by a new tree that begins
@@ -54,13 +55,14 @@ func TestCursor(t *testing.T) {
 		t.Fatalf("LoadCursor without a file: %v, %v", m, err)
 	}
 
-	want := map[Key]Position{{"j", 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42, State: "{\"x\":1}"}, {"k\xff", 0}: {}}
+	want := map[record.RankID]Position{{Job: "j", Rank: 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42, State: "{\"x\":1}"}, {Job: "k\xff"}: {}}
 	if err := SaveCursor(path, "s", "c/2", want); err != nil {
 		t.Fatal(err)
 	}
 
+	j3 := record.RankID{Job: "j", Rank: 3}
 	got, shard, err := LoadCursor(path, "s")
-	if err != nil || shard != "c/2" || got[Key{"j", 3}] != want[Key{"j", 3}] {
+	if err != nil || shard != "c/2" || got[j3] != want[j3] {
 		t.Fatalf("LoadCursor: %v, %v", got, err)
 	}
 
