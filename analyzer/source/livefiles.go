@@ -26,7 +26,7 @@ type fileReader struct {
 	plan     *rollup.Placement
 	topology *topology.File
 	ranks    map[string]*rankReader // by path
-	saved    map[int]rollup.Position
+	saved    map[int]segment.Position
 	more     bool // in the middle of a look
 	draining bool
 	unread   []string // profiles of other tools, or parts of them
@@ -47,7 +47,7 @@ func (r *fileReader) Damaged() (all []string) {
 
 // fileCursor is the Cursor of files: where each rank's rollup goes on.
 type fileCursor struct {
-	Ranks map[int]rollup.Position `json:"ranks"`
+	Ranks map[int]segment.Position `json:"ranks"`
 }
 
 func (t *tree) follow(o Options, job string, cursor []byte) (feed.Reader, error) {
@@ -192,7 +192,7 @@ func (r *fileReader) Drain() { r.draining = true }
 
 // Cursor implements feed.Reader.
 func (r *fileReader) Cursor() ([]byte, error) {
-	c := fileCursor{Ranks: map[int]rollup.Position{}}
+	c := fileCursor{Ranks: map[int]segment.Position{}}
 	for rank, p := range r.saved {
 		c.Ranks[rank] = p
 	}

@@ -102,7 +102,7 @@ func (d *disk) waits(r *row.Raw) bool {
 	return !before(name, int64(r.Offset), d.open.From) && before(name, int64(r.Offset), d.open.Until)
 }
 
-func before(name string, offset int64, p rollup.Position) bool {
+func before(name string, offset int64, p segment.Position) bool {
 	if name == p.Segment {
 		return offset < p.Offset
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
 )
@@ -34,7 +35,7 @@ type Follower struct {
 
 	// Owned by Run's goroutine.
 	waiting map[string]*tail.Lease // refused leases, with their claims
-	cursor  map[record.RankID]tail.Position
+	cursor  map[record.RankID]segment.Position
 	noted   time.Time // what is acknowledged
 	saved   time.Time // the cursor
 	dirty   bool
@@ -62,7 +63,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	f := &Follower{
 		root: root, memory: memory, sink: sink, store: sink.Name(), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
-		waiting: map[string]*tail.Lease{}, cursor: map[record.RankID]tail.Position{}, shipped: map[string]int64{},
+		waiting: map[string]*tail.Lease{}, cursor: map[record.RankID]segment.Position{}, shipped: map[string]int64{},
 		streams: map[string]*tail.Stream{}, aged: map[record.RankID][]row.Ledger{},
 	}
 	if o.State != "" {

@@ -165,7 +165,7 @@ func (e *engine) rollup(d segment.RankDir) rollup.Options {
 }
 
 // join makes a stream a member: leased, with a roller, at the position given.
-func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*member, error) {
+func (e *engine) join(s *tail.Stream, l *tail.Lease, from segment.Position) (*member, error) {
 	m := &member{
 		stream: s, lease: l,
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),

@@ -87,7 +87,7 @@ func (a *account) lose(l *record.Loss) {
 	}
 }
 
-// memberState is tail.Position.State: the roller's state, and the account.
+// memberState is segment.Position.State: the roller's state, and the account.
 type memberState struct {
 	Roller  string  `json:"roller"`
 	Segment account `json:"segment"`
@@ -250,10 +250,10 @@ func (m *member) markDue() bool {
 }
 
 // position is where a restart must begin, with what it must know.
-func (m *member) position() tail.Position {
+func (m *member) position() segment.Position {
 	low := m.roller.LowWater()
 	if low.Segment == "" {
-		return tail.Position{}
+		return segment.Position{}
 	}
 
 	state, err := json.Marshal(memberState{Roller: low.State, Segment: m.segment})
@@ -261,11 +261,12 @@ func (m *member) position() tail.Position {
 		panic("BUG: marshal member state: " + err.Error())
 	}
 
-	return tail.Position{Segment: low.Segment, ID: m.stream.ID(low.Segment), Offset: low.Offset, State: string(state)}
+	low.ID, low.State = m.stream.ID(low.Segment), string(state)
+	return low
 }
 
 // resume makes a new member go on from p; false is from the oldest segment.
-func (m *member) resume(p tail.Position) (bool, error) {
+func (m *member) resume(p segment.Position) (bool, error) {
 	var st memberState
 	if p.Segment == "" || json.Unmarshal([]byte(p.State), &st) != nil {
 		return false, nil
@@ -278,7 +279,8 @@ func (m *member) resume(p tail.Position) (bool, error) {
 
 	m.segment = st.Segment
 	m.from, _ = segment.Number(p.Segment)
-	err = m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})
+	p.State = st.Roller
+	err = m.roller.Resume(p)
 	m.altered = m.roller.Altered()
 	return true, err
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
-	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Ships reports whether this process ships a rank directory: it holds the lease.
@@ -90,7 +89,7 @@ func (f *Follower) overheld() bool {
 	held := int64(0)
 	for _, m := range f.e.members {
 		from := m.from
-		if acked, ok := m.out.Acked().(tail.Position); ok {
+		if acked, ok := m.out.Acked().(segment.Position); ok {
 			from, _ = segment.Number(acked.Segment)
 		}
 

@@ -158,13 +158,13 @@ type Stream struct {
 	rows   row.Rows
 	raws   []row.Raw // finished; rows has none
 	counts tally
-	mark   Position // LowWater as of the last Take
-	taken  bool     // nothing was finished since mark could last be computed
+	mark   segment.Position // LowWater as of the last Take
+	taken  bool             // nothing was finished since mark could last be computed
 	ended  bool
 
 	// Reading again what State says was read, up to a place.
 	replay bool
-	until  Position
+	until  segment.Position
 	again  map[string]uint32              // segments that State names: all from the position on
 	rings  map[record.ID]map[uint32]*ring // of each incarnation, as the lines read again show them
 }

@@ -36,7 +36,7 @@ var seed = maphash.MakeSeed()
 // another one is not believed, nor one beyond everything that is there: then
 // Start returns false and the stream begins with its oldest segment. When p's
 // segment is gone and newer ones are there, it begins with the oldest of those.
-func (s *Stream) Start(p Position) (bool, error) {
+func (s *Stream) Start(p segment.Position) (bool, error) {
 	number, ok := segment.Number(p.Segment)
 	if s.began || !ok {
 		return false, nil
@@ -74,7 +74,7 @@ func (s *Stream) Start(p Position) (bool, error) {
 }
 
 // believes reports whether a segment is the one that p means.
-func (s *Stream) believes(info segment.Info, p Position) bool {
+func (s *Stream) believes(info segment.Info, p segment.Position) bool {
 	r, err := segment.OpenReader(filepath.Join(s.Dir.Path, info.Name))
 	if err != nil {
 		return false
@@ -123,13 +123,13 @@ func (s *Stream) Caught() bool {
 }
 
 // Position returns the place of the next line to be read.
-func (s *Stream) Position() Position {
+func (s *Stream) Position() segment.Position {
 	if s.current < 0 {
-		return Position{}
+		return segment.Position{}
 	}
 
 	f := &s.files[s.current]
-	return Position{Segment: f.name, ID: f.id, Offset: f.offset}
+	return segment.Position{Segment: f.name, ID: f.id, Offset: f.offset}
 }
 
 // Waits reports whether the last Read could not open a compressed segment because others

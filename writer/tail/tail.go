@@ -41,14 +41,6 @@ type Options struct {
 	Logger    *slog.Logger // nil is silent
 }
 
-// Position is a place in a stream: a line of a segment begins there.
-type Position struct {
-	Segment string    `json:"segment"` // the segment's name, without .zst
-	ID      record.ID `json:"id"`      // its identity; 0 = not known
-	Offset  int64     `json:"offset"`
-	State   string    `json:"state,omitempty"` // the caller's, kept with the position
-}
-
 // Visitor takes what a stream yields. rollup.Stream is one.
 type Visitor interface {
 	// Segment is called before the first line of a segment (and again when another
