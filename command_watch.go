@@ -20,6 +20,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -155,7 +156,7 @@ func (w *observation) start(ctx context.Context) (err error) {
 	}
 
 	if w.to != "" {
-		sink, err := intake.OpenStore(ctx, w.to, intake.StoreOptions{Logger: w.log})
+		sink, err := intake.OpenStore(ctx, w.to, clickhouse.Options{Logger: w.log})
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/switchboard"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ledger"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -109,7 +110,7 @@ func (a *agent) build(ctx context.Context) error {
 }
 
 func (a *agent) buildFollower(ctx context.Context) error {
-	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
+	sink, err := intake.OpenStore(ctx, a.o.Store, clickhouse.Options{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
 	if err != nil {
 		return err
 	}

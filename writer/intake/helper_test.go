@@ -15,6 +15,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -173,7 +174,7 @@ func (j *job) restart(n, back int) {
 
 func store(t testing.TB, spec string) ship.Sink {
 	t.Helper()
-	s, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})
+	s, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

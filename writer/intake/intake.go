@@ -73,7 +73,7 @@ type Options struct {
 	// Files bounds the segments that are open at once; 0 is tail.DefaultFiles.
 	Files int
 
-	// AsyncInsert is StoreOptions.AsyncInsert, for who opens the store.
+	// AsyncInsert is clickhouse.Options.AsyncInsert, for who opens the store.
 	AsyncInsert bool
 
 	// TrustUIDs are owners of files to read beside ourselves, root and the owner of the

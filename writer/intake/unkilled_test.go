@@ -12,6 +12,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
@@ -63,7 +64,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 // followProcess is an agent's follower as a process of its own, to be killed. It
 // says on stdout how many batches the store has acknowledged.
 func followProcess() {
-	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), intake.StoreOptions{})
+	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
 	if err == nil {
 		o := all()
 		o.State = os.Getenv("LAGGARD_TEST_STATE")
