@@ -98,18 +98,8 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 // waits reports whether a record lies between where the follower's restart would read
 // and how far it has read.
 func (d *disk) waits(r *row.Raw) bool {
-	name := d.names[r.Segment]
-	return !before(name, int64(r.Offset), d.open.From) && before(name, int64(r.Offset), d.open.Until)
-}
-
-func before(name string, offset int64, p segment.Position) bool {
-	if name == p.Segment {
-		return offset < p.Offset
-	}
-
-	at, _ := segment.Number(name)
-	limit, _ := segment.Number(p.Segment)
-	return at < limit
+	at := segment.Position{Segment: d.names[r.Segment], Offset: int64(r.Offset)}
+	return !at.Before(d.open.From) && at.Before(d.open.Until)
 }
 
 // grow counts one more row of a place.

@@ -95,7 +95,8 @@ type memberState struct {
 
 // Segment implements tail.Visitor.
 func (m *member) Segment(id record.ID, name string) {
-	if m.segment.Name == "" || after(name, m.segment.Name) || name == m.segment.Name && id != m.segment.ID {
+	before := segment.Position{Segment: m.segment.Name}
+	if before.Segment == "" || before.Before(segment.Position{Segment: name}) || name == before.Segment && id != m.segment.ID {
 		m.closeSegment()
 		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
 		m.behind = true
@@ -149,12 +150,6 @@ func (m *member) refuseLine(offset int64, line []byte, kind, reason string) {
 
 // Torn implements tail.Visitor.
 func (m *member) Torn(bytes int64) { m.roller.Torn(bytes) }
-
-func after(a, b string) bool {
-	x, _ := segment.Number(a)
-	y, _ := segment.Number(b)
-	return x > y
-}
 
 // closeSegment writes what became of the records that were read in the current
 // segment into the ledger. A segment that is read again after it has grown gets

@@ -83,7 +83,7 @@ func (f *fixture) count() int {
 // feed feeds the lines from p on, calling each after every one.
 func (f *fixture) feed(s *Stream, p segment.Position, each func()) {
 	for _, seg := range f.segments {
-		if c := compareNames(seg.name, p.Segment); p.Segment != "" && c < 0 {
+		if p.Segment != "" && (segment.Position{Segment: seg.name}).Before(segment.Position{Segment: p.Segment}) {
 			continue
 		}
 

@@ -193,7 +193,7 @@ func New(o Options) *Stream {
 func (s *Stream) Segment(id record.ID, name string) {
 	name = segment.Plain(name)
 	src := &source{ID: id, Name: name}
-	if s.replay && compareNames(name, s.until.Segment) > 0 {
+	if s.replay && s.until.Before(segment.Position{Segment: name}) {
 		s.goLive()
 	}
 

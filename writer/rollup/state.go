@@ -1,13 +1,11 @@
 package rollup
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -198,26 +196,18 @@ func (s *Stream) leaveReplay(offset int64) {
 		return
 	}
 
-	name := ""
+	next := segment.Position{Offset: offset}
 	if src := s.segments[s.current]; src != nil {
-		name = src.Name
+		next.Segment = src.Name
 	}
 
-	if c := compareNames(name, s.until.Segment); c < 0 || c == 0 && offset < s.until.Offset {
-		return
+	if !next.Before(s.until) {
+		s.goLive()
 	}
-
-	s.goLive()
 }
 
 func (s *Stream) goLive() {
 	s.replay = false
 	s.pairer.Live()
 	s.until, s.again, s.rings = segment.Position{}, nil, nil
-}
-
-// compareNames orders segment names as numbers.
-func compareNames(a, b string) int {
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }

@@ -71,6 +71,13 @@ type Position struct {
 	State   string    `json:"state,omitempty"` // the reader's own
 }
 
+// Before reports whether p is read before o.
+func (p Position) Before(o Position) bool {
+	a, _ := Number(p.Segment)
+	b, _ := Number(o.Segment)
+	return cmp.Or(cmp.Compare(a, b), cmp.Compare(p.Offset, o.Offset)) < 0
+}
+
 // Plain returns the base name that a segment has or had before it was compressed. Accounts and
 // cursors know it by this one, so that they still mean the same segment afterwards.
 func Plain(name string) string { return strings.TrimSuffix(name, compressed) }
