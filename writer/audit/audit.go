@@ -130,7 +130,7 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 		}
 	}
 
-	t, err := sink.Tally(ctx, job)
+	held, kept, err := sink.Tally(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 		a.rank(entries[i].Rank).local(&entries[i])
 	}
 
-	a.take(t)
+	a.take(held, kept)
 	a.compare()
 	return &a.report, nil
 }
@@ -162,11 +162,11 @@ func (a *auditor) rank(n uint32) *rank {
 	return r
 }
 
-// take sorts the store's numbers by rank. Ranks of which this directory has
+// take sorts the store's numbers and its ledger by rank. Ranks of which this directory has
 // nothing are another agent's.
-func (a *auditor) take(t *ship.Tally) {
+func (a *auditor) take(held map[ship.Place]ship.Held, ledger []row.Ledger) {
 	a.raw, a.summed = map[string]bool{}, map[string]bool{}
-	for p, n := range t.Rows {
+	for p, n := range held {
 		if p.Table == row.RecordsTable && n.Rows > 0 {
 			a.raw[p.Kind] = true
 		}
@@ -177,8 +177,8 @@ func (a *auditor) take(t *ship.Tally) {
 		}
 	}
 
-	for i := range t.Ledger {
-		l := &t.Ledger[i]
+	for i := range ledger {
+		l := &ledger[i]
 		switch {
 		case l.Batch == "" && l.State == "stored":
 			a.raw[l.Kind] = true

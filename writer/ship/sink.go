@@ -55,8 +55,8 @@ type Sink interface {
 	// these are in, so that a window which was stored before its end can be completed.
 	// It is called right after Stored.
 	Sums(ctx context.Context, b *Batch) ([]Sum, error)
-	// Tally counts what the store holds of a job.
-	Tally(ctx context.Context, job string) (*Tally, error)
+	// Tally counts what the store holds of a job, and reads its part of the table ledger.
+	Tally(ctx context.Context, job string) (map[Place]Held, []row.Ledger, error)
 	// Close frees what the sink holds; it does not wait for inserts.
 	Close() error
 }
