@@ -136,7 +136,7 @@ func (a *agent) followerMetrics(counter, gauge emit) {
 	gauge(backlogBytes, float64(st.Backlog))
 	gauge(ranksShipped, float64(st.Ranks))
 	gauge(ranksForeign, float64(st.Foreign))
-	counter(linesTotal, float64(a.follower.Counters().Lines))
+	counter(linesTotal, float64(a.follower.Lines()))
 	for reason, l := range st.Losses {
 		counter(lostWhileReading, float64(l.Events), reason)
 	}

@@ -228,7 +228,7 @@ func (s *Stream) finish(f *file, v Visitor) {
 	}
 
 	f.done = true
-	s.tree.counters.segments.Add(1)
+	s.tree.segments.Add(1)
 	if f.gone {
 		s.files = slices.Delete(s.files, s.current, s.current+1)
 		s.current--
@@ -239,8 +239,8 @@ func (s *Stream) finish(f *file, v Visitor) {
 func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 	count := uint64(0)
 	defer func() {
-		s.tree.counters.lines.Add(count)
-		s.tree.counters.bytes.Add(uint64(n))
+		s.tree.lines.Add(count)
+		s.tree.bytes.Add(uint64(n))
 		s.countSkipped(f)
 	}()
 	for n < budget {
