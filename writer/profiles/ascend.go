@@ -5,6 +5,8 @@ import (
 	"context"
 	"path"
 	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // ascend reads what Ascend's PyTorch profiler exports: a folder <name>_ascend_pt a rank, with
@@ -38,7 +40,7 @@ func readAscend(ctx context.Context, f *profileFile, out *output) error {
 		return readAscendDB(ctx, f, out)
 	}
 
-	id := identity{Rank: ascendRank(f)}
+	id := record.Meta{Rank: ascendRank(f)}
 	if f.Name() == ascendSums {
 		return readSums(ctx, f, out, nil, &id)
 	}

@@ -46,7 +46,7 @@ func readAscendDB(ctx context.Context, f *profileFile, out *output) (err error) 
 	}
 
 	defer func() { err = errors.Join(err, d.Close()) }()
-	a := &ascendDB{database: d, capture: newCapture(identity{Rank: ascendRank(f)}), out: out, words: map[int64]string{}}
+	a := &ascendDB{database: d, capture: newCapture(record.Meta{Rank: ascendRank(f)}), out: out, words: map[int64]string{}}
 	if err := d.readParts(ctx, out, a.identity, a.steps, a.communication, a.annotations, a.computation); err != nil {
 		return err
 	}

@@ -11,8 +11,9 @@ import (
 
 // capture is what one profile has said so far of what one process did, on its host and its device.
 type capture struct {
-	id     identity
-	base   int64 // ns to add to all times
+	id     record.Meta // whose it is, Rank unknownRank until that is told
+	named  bool        // id.Rank is that of the file's name
+	base   int64       // ns to add to all times
 	groups map[string]*record.Group
 	// configured are the process groups that the trace lists, in the order in which they were made.
 	configured []string
@@ -44,7 +45,7 @@ type annotation struct {
 	ext int64
 }
 
-func newCapture(id identity) *capture {
+func newCapture(id record.Meta) *capture {
 	return &capture{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
 }
 
@@ -136,6 +137,7 @@ func (t *capture) give(f *profileFile, out *output) error {
 	}
 
 	rank := out.Rank(t.id)
+	rank.named = rank.named || t.named
 	t.giveGroups(rank)
 	t.onDevice = t.ranOnDevice()
 	steps, partly := t.steps()

@@ -40,7 +40,7 @@ var kineto = format{
 }
 
 func readKineto(ctx context.Context, f *profileFile, out *output) error {
-	t := newCapture(identity{Rank: unknownRank})
+	t := newCapture(record.Meta{Rank: unknownRank})
 	if err := t.scan(ctx, f, out, t.event); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (t *capture) beside(key, v []byte) {
 		}
 
 		if n := rankIn(memberOf(v, "world_size")); n > 0 {
-			t.id.World = n
+			t.id.WorldSize = n
 		}
 
 		for _, g := range elements(memberOf(v, "pg_config")) {
@@ -171,7 +171,7 @@ func (t *capture) name(f *profileFile) {
 	m := exported.FindStringSubmatch(path.Base(f.name))
 	if t.id.Rank < 0 {
 		t.id.Rank = rankOfName(f.name)
-		t.id.named = t.id.Rank >= 0
+		t.named = t.id.Rank >= 0
 	}
 
 	if m == nil {

@@ -174,7 +174,7 @@ func (n *nsightFile) rank(process, device int64) *capture {
 	at := onDevice{process, device}
 	t := n.ranks[at]
 	if t == nil {
-		t = newCapture(identity{Rank: unknownRank, Node: n.node, PID: int(process >> 24 & 0xffffff)})
+		t = newCapture(record.Meta{Rank: unknownRank, Node: n.node, PID: int(process >> 24 & 0xffffff)})
 		t.base, t.anything = n.base, true
 		n.ranks[at] = t
 	}
@@ -349,7 +349,7 @@ func (n *nsightFile) give() error {
 	for i, at := range all {
 		t := n.ranks[at]
 		t.id.LocalRank = i
-		t.id.Rank, t.id.World = n.whose(i, len(all))
+		t.id.Rank, t.id.WorldSize = n.whose(i, len(all))
 		t.marks = n.steps(at.process)
 		if err := t.give(n.file, n.out); err != nil {
 			return err
