@@ -186,7 +186,7 @@ func (inc *incarnation) restore() {
 	addDims(inc.dims, inc.Meta.Groups)
 	w := &inc.Window
 	for _, c := range w.Calls {
-		w.all[w.find(c.callName)] = c
+		w.all[w.find(c.Group, c.Op)] = c
 	}
 }
 
