@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -29,7 +30,6 @@ type block struct {
 type column struct {
 	source reflect.StructField // of the rows; its Name is the column's
 	typ    string              // at the server
-	kind   kind
 	data   []byte
 	dict   dictionary
 	words  []string // of a column of numbered words, nil of any other
@@ -40,34 +40,24 @@ type column struct {
 	elements    uint64
 }
 
-// kind is how a column is encoded.
-type kind uint8
-
-const (
-	bits16 kind = iota
-	bits32
-	bits64
-	text
-	textDictionary // LowCardinality(String)
-	texts          // Array(String)
-	numbers        // Array(Array(UInt32))
-)
-
 // tile is how many rows are turned into columns at once: 160 KiB of the widest row, which
 // stay in the L2 cache.
 const tile = 512
 
-// wants gives the types that a Go type may have on a server, and their encodings.
-var wants = map[reflect.Type]map[string]kind{
-	reflect.TypeFor[uint16]():     {"UInt16": bits16},
-	reflect.TypeFor[uint32]():     {"UInt32": bits32},
-	reflect.TypeFor[int32]():      {"Int32": bits32},
-	reflect.TypeFor[uint64]():     {"UInt64": bits64},
-	reflect.TypeFor[int64]():      {"Int64": bits64},
-	reflect.TypeFor[string]():     {"String": text, "LowCardinality(String)": textDictionary},
-	reflect.TypeFor[row.Word]():   {"String": text, "LowCardinality(String)": textDictionary},
-	reflect.TypeFor[[]string]():   {"Array(String)": texts},
-	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))": numbers},
+// lowCardinality is the type of a column of few different words, see dictionary.
+const lowCardinality = "LowCardinality(String)"
+
+// wants gives the types that a Go type may have on a server. They alone decide the encoding.
+var wants = map[reflect.Type][]string{
+	reflect.TypeFor[uint16]():     {"UInt16"},
+	reflect.TypeFor[uint32]():     {"UInt32"},
+	reflect.TypeFor[int32]():      {"Int32"},
+	reflect.TypeFor[uint64]():     {"UInt64"},
+	reflect.TypeFor[int64]():      {"Int64"},
+	reflect.TypeFor[string]():     {"String", lowCardinality},
+	reflect.TypeFor[row.Word]():   {"String", lowCardinality},
+	reflect.TypeFor[[]string]():   {"Array(String)"},
+	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))"},
 }
 
 // shape makes b have the columns of a table's layout in the types of the server's
@@ -84,27 +74,18 @@ func (b *block) shape(table string, layout ship.Layout, header []ddl.Column) err
 
 	b.columns = b.columns[:len(want)]
 	for i, h := range header {
-		k, ok := wants[want[i].Type][h.Type]
-		if h.Name != want[i].Name || !ok {
-			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.Name, h.Type, typeNames(want[i].Type))
+		types := wants[want[i].Type]
+		if h.Name != want[i].Name || !slices.Contains(types, h.Type) {
+			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.Name, h.Type, strings.Join(types, " or "))
 		}
 
 		c := &b.columns[i]
-		*c = column{source: want[i], typ: h.Type, kind: k, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
+		*c = column{source: want[i], typ: h.Type, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
 		c.dict.reset()
 	}
 
 	b.rows = 0
 	return nil
-}
-
-func typeNames(t reflect.Type) string {
-	var names []string
-	for name := range wants[t] {
-		names = append(names, name)
-	}
-
-	return strings.Join(names, " or ")
 }
 
 // fill encodes rows that lie at base; words are those that raw rows number.
@@ -133,32 +114,32 @@ func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []
 func (c *column) add(p unsafe.Pointer, stride uintptr, n int) {
 	at := func(i int) unsafe.Pointer { return unsafe.Add(p, uintptr(i)*stride) }
 	data := c.data
-	switch c.kind {
-	case bits16:
+	switch c.typ {
+	case "UInt16":
 		for i := range n {
 			data = binary.LittleEndian.AppendUint16(data, *(*uint16)(at(i)))
 		}
-	case bits32:
+	case "UInt32", "Int32":
 		for i := range n {
 			data = binary.LittleEndian.AppendUint32(data, *(*uint32)(at(i)))
 		}
-	case bits64:
+	case "UInt64", "Int64":
 		for i := range n {
 			data = binary.LittleEndian.AppendUint64(data, *(*uint64)(at(i)))
 		}
-	case text:
+	case "String":
 		for i := range n {
 			data = appendText(data, c.text(at(i)))
 		}
-	case textDictionary:
+	case lowCardinality:
 		for i := range n {
 			c.dict.add(c.text(at(i)))
 		}
-	case texts:
+	case "Array(String)":
 		for i := range n {
 			data = c.appendTexts(data, *(*[]string)(at(i)))
 		}
-	case numbers:
+	case "Array(Array(UInt32))":
 		for i := range n {
 			data = c.appendNumbers(data, *(*[][]uint32)(at(i)))
 		}
@@ -215,7 +196,7 @@ func (b *block) encode(revision int, put func([]byte) error) error {
 		head.PutString(c.source.Name)
 		head.PutString(c.typ)
 		pieces := [][]byte{c.ends, c.inner, c.data}
-		if c.kind == textDictionary {
+		if c.typ == lowCardinality {
 			pieces = c.dict.encode(&head, b.rows)
 		}
 

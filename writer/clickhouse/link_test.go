@@ -30,9 +30,8 @@ func headings(t *testing.T, table string) []ddl.Column {
 	var all []ddl.Column
 	for _, c := range ship.LayoutOf(table).Columns {
 		h := ddl.Column{Name: c.Name}
-		for typ, k := range wants[c.Type] {
-			plain, dictionary := k == text, k == textDictionary
-			if !plain && !dictionary || (c.Name == "path") == plain {
+		for _, typ := range wants[c.Type] {
+			if plain := typ == "String"; !plain && typ != lowCardinality || (c.Name == "path") == plain {
 				h.Type = typ
 			}
 		}
