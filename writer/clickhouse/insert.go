@@ -13,7 +13,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Insert implements ship.Sink.
+// Insert implements ship.Sink. Where it fails after rows have left, the error says that some may be
+// stored, whatever the server said.
 func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -134,7 +135,8 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 	}
 }
 
-// send makes the block and sends it; sent tells whether rows may have left.
+// send makes the block and sends it; sent tells whether rows may have left. The block is made when
+// the server has told its types: the same batch is other bytes on another server.
 func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bool, err error) {
 	layout, base := b.Layout()
 	if err := s.block.shape(b.Table, layout, l.Header); err != nil {
@@ -150,7 +152,8 @@ func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bo
 	return true, l.Send(s.block.encode)
 }
 
-// insertHTTP is insert over the HTTP interface, which clickhouse-go speaks.
+// insertHTTP is insert over the HTTP interface, which clickhouse-go speaks. Its columns take slices
+// of Go values, so they are gathered once more; who needs speed uses the native protocol.
 func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, query string, settings clickhouse.Settings) (sent bool, err error) {
 	ctx = clickhouse.Context(ctx, clickhouse.WithQueryID(b.Query), clickhouse.WithSettings(settings))
 	block, err := conn.PrepareBatch(ctx, query)

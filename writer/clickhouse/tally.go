@@ -11,7 +11,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Tally implements ship.Sink.
+// Tally implements ship.Sink. The server counts: a job's raw rows are too many to be read. From
+// 32768 on a Repeat is that of a complement (row.IsComplement).
 func (s *Sink) Tally(ctx context.Context, job string) (held map[ship.Place]ship.Held, ledger []row.Ledger, err error) {
 	held = map[ship.Place]ship.Held{}
 	where := " WHERE `job` = " + ddl.Literal(job)
@@ -79,6 +80,7 @@ func (s *Sink) caughtUp(ctx context.Context, conn clickhouse.Conn, table string)
 	return err
 }
 
+// eachRow calls scan with each row of a query's answer.
 func eachRow(ctx context.Context, conn clickhouse.Conn, query string, scan func(driver.Rows) error) error {
 	rows, err := conn.Query(ctx, query)
 	if err != nil {

@@ -47,7 +47,8 @@ func (s *Sink) Compact(ctx context.Context) error {
 
 // compact makes one file of the small files of a folder. A crash leaves the old
 // files, or both with the new one saying so. When another process compacts the
-// folder it is left to that one.
+// folder it is left to that one: the lock is on a file that stays, for to remove it would let
+// two hold it.
 func (s *Sink) compact(ctx context.Context, key folderKey) error {
 	s.small[key] = 0
 	folder := layout.Folder(s.dir, key.table, key.job)
@@ -86,7 +87,8 @@ func (s *Sink) compact(ctx context.Context, key folderKey) error {
 }
 
 // gather reads the small files, as many as fit, and returns their names: nil when there
-// are few.
+// are few. A file of another program's is not ours to remove, and one with a quarter of the
+// rows that fit would be written again each time.
 func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []string, error) {
 	b := &ship.Batch{Table: key.table, Job: key.job}
 	var small []string
@@ -144,7 +146,8 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 	return b, names, nil
 }
 
-// readInto appends a file's rows to those of b, which has its table.
+// readInto appends a file's rows to those of b, which has its table. Ranks never come here: a
+// process has one file, which a higher version replaces.
 func readInto(b *ship.Batch, path string) error {
 	switch b.Table {
 	case row.StepsTable:
@@ -166,11 +169,13 @@ func readInto(b *ship.Batch, path string) error {
 	return fmt.Errorf("BUG: compact table %s", b.Table)
 }
 
+// appendRows appends all rows of a file.
 func appendRows[T any](to *[]T, path string) error {
 	return layout.Read(path, func(rows []T) error { *to = append(*to, rows...); return nil })
 }
 
-// replace writes the rows as one file and removes those that it replaces.
+// replace writes the rows as one file and removes those that it replaces. The file is named by
+// what it replaces: one that a crash left is written over by the same rows.
 func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
 	list, err := json.Marshal(names)
 	if err != nil {
@@ -189,7 +194,8 @@ func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
 	return remove(folder, names)
 }
 
-// sweep removes what compacted files replace: a crash left it.
+// sweep removes what compacted files replace: a crash left it. Readers leave it out meanwhile
+// (schemas/parquet.Current).
 func sweep(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -217,6 +223,7 @@ func sweep(folder string) error {
 	return nil
 }
 
+// remove removes files of a folder; those that are gone are no error.
 func remove(folder string, names []string) error {
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

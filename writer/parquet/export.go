@@ -9,7 +9,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Export writes one table as one file, in the order in which rows come.
+// Export writes one table as one file, in the order in which rows come. Its footer names no
+// sorting columns and no ranges: whoever exports may put any rows in any order.
 type Export struct {
 	table string
 	write func(*row.Rows) error
@@ -35,6 +36,7 @@ func NewExport(out io.Writer, table string) (*Export, error) {
 	return e, nil
 }
 
+// export makes e write the rows that it is given of each bundle.
 func export[T any](e *Export, out io.Writer, rows func(*row.Rows) iter.Seq[[]T]) {
 	w := newWriter[T](out)
 	w.SetKeyValueMetadata(layout.SchemaKey, layout.SchemaVersion)

@@ -14,7 +14,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// rangesOf returns where the rows of b lie, as it stands in a file's footer.
+// rangesOf returns where the rows of b lie, as it stands in a file's footer. Rows of one owner
+// mostly follow each other, so they are joined as they come, and once more in the end.
 func rangesOf(b *ship.Batch) []layout.Range {
 	ranges := []layout.Range{}
 	for i := range b.Len() {
@@ -42,10 +43,12 @@ func rangesOf(b *ship.Batch) []layout.Range {
 	return merged(ranges)
 }
 
+// compareOwners orders ranges by whose they are, whatever they hold.
 func compareOwners(a, b layout.Range) int {
 	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Owner, b.Owner))
 }
 
+// extend makes r reach over another range of the same owner.
 func extend(r *layout.Range, by layout.Range) {
 	r.First, r.Last = min(r.First, by.First), max(r.Last, by.Last)
 }
@@ -69,7 +72,8 @@ func merged(ranges []layout.Range) []layout.Range {
 // file may hold anything.
 type index map[string][]layout.Range
 
-// refresh reads the footers of files that are new in the folder.
+// refresh reads the footers of files that are new in the folder, and forgets those that are gone.
+// A file never changes under its name, but for those of ranks, which no index holds.
 func (x index) refresh(files []string) error {
 	seen := make(map[string]bool, len(files))
 	for _, path := range files {
@@ -108,7 +112,8 @@ func footer(path string) ([]layout.Range, error) {
 	return merged(ranges), nil
 }
 
-// touching returns the files that may hold a row of b.
+// touching returns the files that may hold a row of b: those with a range of one of its owners
+// that meets the batch's own, and those that do not tell.
 func (x index) touching(b *ship.Batch) []string {
 	wanted := rangesOf(b)
 	var names []string
@@ -172,7 +177,8 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	return stored, nil
 }
 
-// Sums implements ship.Sink.
+// Sums implements ship.Sink. The rows that complete a window carry its Repeat in a few bits of
+// their own (row.BaseRepeat), so all of them come to one place.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
 	places := ship.Places(b.Communications, ship.KeyOfCommunication)
@@ -212,7 +218,8 @@ type storedWindow struct {
 	Bytes   int64  `parquet:"bytes"`
 }
 
-// reader returns what marks the rows of b that are in a file.
+// reader returns what marks the rows of b that are in a file. The keys of b are put into a map
+// when the first file is read, and used for all of them.
 func reader(b *ship.Batch, stored []bool) func(path string) error {
 	switch b.Table {
 	case row.StepsTable:
@@ -228,7 +235,7 @@ func reader(b *ship.Batch, stored []bool) func(path string) error {
 	}
 }
 
-// marker reads the keys of a file.
+// marker reads the keys of a file, which are a few columns of it, and marks those that are wanted.
 func marker[K comparable](places func(K) []int, stored []bool) func(path string) error {
 	return func(path string) error {
 		return layout.Read(path, func(keys []K) error {

@@ -145,7 +145,8 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	return nil
 }
 
-// insertRanks writes a file a process, unless a newer one is there.
+// insertRanks writes a file a process, unless a newer one is there. A rank's row is written again
+// as more is learnt: in one file each, readers need not choose between versions.
 func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
 	for i := range ranks {
 		name := rankFile(&ranks[i])
@@ -171,6 +172,7 @@ func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
 	return nil
 }
 
+// rankFile is the name of a process's file.
 func rankFile(r *row.Rank) string {
 	return fmt.Sprintf("%d-%016x%s", r.Rank, r.Incarnation, layout.Suffix)
 }
@@ -218,7 +220,8 @@ func (s *Sink) makeFolder(folder string) error {
 	return nil
 }
 
-// writeFile makes a file appear in a folder, complete and durable.
+// writeFile makes a file appear in a folder, complete and durable. An error after which the name
+// is there is in doubt: the rename was done, and perhaps not synced.
 func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) error {
 	meta := map[string]string{layout.SchemaKey: layout.SchemaVersion}
 	if ranges != nil {
@@ -263,7 +266,8 @@ func classify(what string, err error) error {
 	return e
 }
 
-// kind is what an error of the file system means.
+// kind is what an error of the file system means. One that a person must mend pauses the shipper;
+// a full disk may be made room on at any time, so it is retried.
 func kind(err error) *ship.Error {
 	e := &ship.Error{Class: ship.Transient, Err: err}
 	switch {

@@ -30,6 +30,7 @@ func (s *Sink) Tally(ctx context.Context, job string) (held map[ship.Place]ship.
 		return nil, nil, err
 	}
 
+	// Raw rows are many: sorted offsets tell how many differ in less memory than a set.
 	for p, all := range offsets {
 		slices.Sort(all)
 		held[p] = ship.Held{Rows: uint64(len(all)), Distinct: uint64(len(slices.Compact(all)))}

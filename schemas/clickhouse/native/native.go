@@ -51,6 +51,7 @@ type Conn struct {
 // put does not keep them.
 type Block func(version int, put func([]byte) error) error
 
+// flush sends what waits as it is.
 func (c *Conn) flush() error {
 	_, err := c.conn.Write(c.buffer.Buf)
 	c.buffer.Reset()
@@ -148,7 +149,8 @@ func (c *Conn) Send(b Block) error {
 	return nil
 }
 
-// data sends one packet of data, nil the empty block, and all that waits before it.
+// data sends one packet of data, nil the empty block, and all that waits before it. Only what
+// follows the packet's head is compressed, in frames of its own.
 func (c *Conn) data(b Block) error {
 	proto.ClientCodeData.Encode(&c.buffer)
 	c.buffer.PutString("") // no temporary table
@@ -260,7 +262,8 @@ func (c *Conn) packets(query string, data func() (enough bool, err error)) (ende
 	}
 }
 
-// readHeader reads a block without rows.
+// readHeader reads a block without rows: the names and types of the table's columns, by which the
+// insert's block is made.
 func (c *Conn) readHeader() error {
 	var head proto.Block
 	if err := head.Info.Decode(c.reader); err != nil {
