@@ -2,10 +2,10 @@ package rollup
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // dim is a parallel dimension.
@@ -23,14 +23,8 @@ const (
 
 var dimWords = [dimCount]string{"other", "tp", "pp", "dp", "cp", "ep"}
 
-// dimOf returns the dimension that a word names. "exp" is TaskD's word for ep.
-func dimOf(word string) dim {
-	if word = strings.ToLower(word); word == "exp" {
-		return dimEP
-	}
-
-	return dim(max(slices.Index(dimWords[:], word), 0))
-}
+// dimOf returns the dimension that a word names.
+func dimOf(word string) dim { return dim(max(slices.Index(dimWords[:], topology.Dim(word)), 0)) }
 
 func addDims(m map[string]dim, groups []record.Group) {
 	for _, g := range groups {
