@@ -186,7 +186,7 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// encode is the native.Block.
+// encode makes the block's bytes, as native.Conn.Send asks for them.
 func (b *block) encode(revision int, put func([]byte) error) error {
 	var head proto.Buffer
 	info := proto.Block{Columns: len(b.columns), Rows: b.rows, Info: proto.BlockInfo{BucketNum: -1}}

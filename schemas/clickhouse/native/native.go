@@ -47,10 +47,6 @@ type Conn struct {
 	packer  *compress.Writer // nil sends blocks as they are
 }
 
-// Block calls put with the bytes of a block that was made, in order; version is the protocol's.
-// put does not keep them.
-type Block func(version int, put func([]byte) error) error
-
 // flush sends what waits as it is.
 func (c *Conn) flush() error {
 	_, err := c.conn.Write(c.buffer.Buf)
@@ -124,9 +120,10 @@ func putSetting(b *proto.Buffer, revision int, name string, value any) {
 }
 
 // Send sends a block and the empty one behind it, and waits until the server says
-// that the insert is done.
-func (c *Conn) Send(b Block) error {
-	err := c.data(b)
+// that the insert is done. block calls put with its bytes, in order, which put does not keep;
+// version is the protocol's.
+func (c *Conn) Send(block func(version int, put func([]byte) error) error) error {
+	err := c.data(block)
 	if err == nil {
 		err = c.data(nil)
 	}
@@ -151,11 +148,11 @@ func (c *Conn) Send(b Block) error {
 
 // data sends one packet of data, nil the empty block, and all that waits before it. Only what
 // follows the packet's head is compressed, in frames of its own.
-func (c *Conn) data(b Block) error {
+func (c *Conn) data(block func(version int, put func([]byte) error) error) error {
 	proto.ClientCodeData.Encode(&c.buffer)
 	c.buffer.PutString("") // no temporary table
-	if b == nil {
-		b = nothing
+	if block == nil {
+		block = nothing
 	}
 
 	if c.packer != nil { // the head is not compressed
@@ -164,7 +161,7 @@ func (c *Conn) data(b Block) error {
 		}
 	}
 
-	if err := b(c.version, c.put); err != nil {
+	if err := block(c.version, c.put); err != nil {
 		return err
 	}
 
