@@ -42,7 +42,7 @@ func loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
 	for i := range rows {
 		r := &rows[i]
 		r.Job, r.Rank, r.Name = dir.Job, uint32(dir.Rank), s.Name
-		r.Incarnation, r.Segment = uint64(t.meta.Incarnation), uint64(t.id)
+		r.Incarnation, r.Segment = t.meta.Incarnation, t.id
 		r.LastOffset = uint64(max(0, t.last))
 	}
 

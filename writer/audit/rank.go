@@ -44,16 +44,16 @@ func newRank(n uint32) *rank {
 func (r *rank) local(l *row.Ledger) {
 	r.losses[ship.KeyOfLedger(l)] = *l
 	if l.State == "aged" && l.Name != "" {
-		r.aged[l.Segment] = segment.Plain(l.Name)
+		r.aged[uint64(l.Segment)] = segment.Plain(l.Name)
 	}
 }
 
 // entry takes an entry of the store's ledger.
 func (r *rank) entry(l *row.Ledger) {
 	if l.Batch != "" {
-		p := ship.Place{Table: l.Table, Rank: l.Rank, Of: l.Incarnation}
+		p := ship.Place{Table: l.Table, Rank: l.Rank, Of: uint64(l.Incarnation)}
 		if l.Table == row.RecordsTable {
-			p.Of = l.Segment
+			p.Of = uint64(l.Segment)
 		}
 
 		r.batched[p] += l.Records
@@ -69,7 +69,7 @@ func (r *rank) entry(l *row.Ledger) {
 		r.segments[k] = *l
 	}
 
-	r.names[l.Segment] = segment.Plain(l.Name)
+	r.names[uint64(l.Segment)] = segment.Plain(l.Name)
 }
 
 // one compares a rank and adds it to the account.
@@ -124,7 +124,7 @@ func (a *auditor) calls(r *rank, gone uint64) {
 func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
 	want = map[ship.Place]bounds{}
 	for k, l := range r.segments {
-		if _, on := r.disk.names[k.Segment]; on {
+		if _, on := r.disk.names[uint64(k.Segment)]; on {
 			continue
 		}
 
@@ -136,7 +136,7 @@ func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
 			}
 
 			if a.isRaw(k.Kind) {
-				key := r.raw(k.Segment, k.Kind)
+				key := r.raw(uint64(k.Segment), k.Kind)
 				b := want[key]
 				want[key] = bounds{b.least + l.Records, b.most + l.Records}
 			} else if k.Kind != communication {
@@ -154,11 +154,11 @@ func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
 	}
 
 	for k, l := range r.segments {
-		if _, on := r.disk.names[k.Segment]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
+		if _, on := r.disk.names[uint64(k.Segment)]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
 			continue
 		}
 
-		key := r.raw(k.Segment, k.Kind)
+		key := r.raw(uint64(k.Segment), k.Kind)
 		if b, ok := want[key]; ok {
 			n := min(b.least, l.Records)
 			want[key] = bounds{b.least - n, b.most - n}

@@ -11,6 +11,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -53,6 +54,7 @@ var wants = map[reflect.Type][]string{
 	reflect.TypeFor[uint32]():     {"UInt32"},
 	reflect.TypeFor[int32]():      {"Int32"},
 	reflect.TypeFor[uint64]():     {"UInt64"},
+	reflect.TypeFor[record.ID]():  {"UInt64"},
 	reflect.TypeFor[int64]():      {"Int64"},
 	reflect.TypeFor[string]():     {"String", lowCardinality},
 	reflect.TypeFor[row.Word]():   {"String", lowCardinality},

@@ -163,7 +163,7 @@ func lookups(b *ship.Batch) []lookup {
 		})
 	case row.LedgerTable:
 		return keyLookups(b, b.Ledger, ship.KeyOfLedger, "segment", func(r *row.Ledger) (string, uint64) {
-			return fmt.Sprintf("`rank` = %d AND `batch` = %s", r.Rank, ddl.Literal(r.Batch)), r.Segment
+			return fmt.Sprintf("`rank` = %d AND `batch` = %s", r.Rank, ddl.Literal(r.Batch)), uint64(r.Segment)
 		})
 	}
 

@@ -40,7 +40,7 @@ func (s *Sink) Tally(ctx context.Context, job string) (held map[ship.Place]ship.
 		}},
 		{row.LedgerTable, "`rank`, `incarnation`, `segment`, `name`, `batch`, `table`, `state`, `reason`, `kind`, `records`, `bytes`, `first_offset`, `last_offset`", "", func(r driver.Rows) error {
 			l := row.Ledger{Job: job}
-			err := r.Scan(&l.Rank, &l.Incarnation, &l.Segment, &l.Name, &l.Batch, &l.Table, &l.State, &l.Reason, &l.Kind, &l.Records, &l.Bytes, &l.FirstOffset, &l.LastOffset)
+			err := r.Scan(&l.Rank, (*uint64)(&l.Incarnation), (*uint64)(&l.Segment), &l.Name, &l.Batch, &l.Table, &l.State, &l.Reason, &l.Kind, &l.Records, &l.Bytes, &l.FirstOffset, &l.LastOffset)
 			ledger = append(ledger, l)
 			return err
 		}},

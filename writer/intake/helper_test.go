@@ -231,7 +231,7 @@ func accounts(t testing.TB, dir string) []string {
 	for _, f := range files {
 		err := parquet.Read(f, func(rows []row.Ledger) error {
 			for _, l := range rows {
-				k := thing{l.Segment, l.State, l.Reason, l.Kind}
+				k := thing{uint64(l.Segment), l.State, l.Reason, l.Kind}
 				if old, ok := last[k]; l.Batch == "" && (!ok || l.LastOffset > old.LastOffset) {
 					last[k] = l
 				}

@@ -163,7 +163,7 @@ func (m *member) closeSegment() {
 	now, base := m.roller.Counts(), m.segment.Base
 	number, _ := segment.Number(m.segment.Name)
 	entry := row.Ledger{
-		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(m.segment.ID), Name: m.segment.Name,
+		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: m.segment.ID, Name: m.segment.Name,
 		LastOffset: now.Bytes - base.Bytes, AtNs: number * int64(time.Second),
 	}
 	emitted, dropped := maps.Clone(now.Emitted), maps.Clone(now.Lost)
@@ -233,7 +233,7 @@ func (m *member) lose(l tail.Loss) {
 
 	number, _ := segment.Number(l.Segment)
 	m.spoil(row.Ledger{
-		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(l.ID), Name: l.Segment,
+		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: l.ID, Name: l.Segment,
 		Bytes: uint64(max(l.Bytes, 0)), AtNs: number * int64(time.Second),
 	}, state, l.Reason, uint64(max(l.Lines, 0)))
 }

@@ -253,7 +253,7 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 			part, of = 0, 0
 		}
 
-		lines = appendLine(lines, &rows[i], part, of)
+		lines = appendLine(lines, entry{rows[i], part, of})
 	}
 
 	l.mu.Lock()

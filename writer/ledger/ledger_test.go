@@ -383,9 +383,9 @@ func TestOpen_PlantedLinks(t *testing.T) {
 // FuzzRead is R21 for the ledger: every line is an entry or is counted.
 func FuzzRead(f *testing.F) {
 	r := numbered(1)
-	f.Add(appendLine(nil, &r, 0, 0))
-	f.Add(appendLine(appendLine(appendLine(nil, &r, 1, 2), &r, 1, 2), &r, 2, 2))
-	f.Add(appendLine(appendLine(nil, &r, 2, 2), &r, 1, 3))
+	f.Add(appendLine(nil, entry{Ledger: r}))
+	f.Add(appendLine(appendLine(appendLine(nil, entry{r, 1, 2}), entry{r, 1, 2}), entry{r, 2, 2}))
+	f.Add(appendLine(appendLine(nil, entry{r, 2, 2}), entry{r, 1, 3}))
 	f.Add([]byte("{}\n\x00\n{\"records\":-1}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		good := 0

@@ -95,12 +95,12 @@ func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
 
 	switch {
 	case e.Of <= 1:
-		return []row.Ledger{e.row()}, bad
+		return []row.Ledger{e.Ledger}, bad
 	case e.Part != len(g.rows)+1:
 		return nil, bad + 1
 	}
 
-	g.rows, g.of = append(g.rows, e.row()), e.Of
+	g.rows, g.of = append(g.rows, e.Ledger), e.Of
 	if len(g.rows) < g.of {
 		return nil, bad
 	}

@@ -144,7 +144,7 @@ func (b *Batch) Origin(i int) Origin {
 		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, At: r.Offset, StartNs: r.StartNs}
 	case row.LedgerTable:
 		r := &b.Ledger[i]
-		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, StartNs: r.AtNs}
+		return Origin{Rank: r.Rank, Incarnation: uint64(r.Incarnation), Segment: uint64(r.Segment), StartNs: r.AtNs}
 	}
 
 	r := &b.Verdicts[i]

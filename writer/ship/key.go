@@ -78,7 +78,7 @@ func KeyOfVerdict(r *row.Verdict) VerdictKey {
 
 // KeyOfLedger returns the identity of r.
 func KeyOfLedger(r *row.Ledger) LedgerKey {
-	return LedgerKey{r.Job, r.Rank, r.Incarnation, r.Segment, r.Batch, r.Table, r.State, r.Reason, r.Kind, r.FirstOffset, r.LastOffset}
+	return LedgerKey{r.Job, r.Rank, uint64(r.Incarnation), uint64(r.Segment), r.Batch, r.Table, r.State, r.Reason, r.Kind, r.FirstOffset, r.LastOffset}
 }
 
 // Places returns a function that maps keys to the places of their rows. The map is made when it
@@ -185,7 +185,7 @@ func (b *Batch) sum(i int) uint64 {
 			h.text(s)
 		}
 
-		for _, v := range []uint64{uint64(r.Rank), r.Incarnation, r.Segment, r.FirstOffset, r.LastOffset, r.Records} {
+		for _, v := range []uint64{uint64(r.Rank), uint64(r.Incarnation), uint64(r.Segment), r.FirstOffset, r.LastOffset, r.Records} {
 			h.add(v)
 		}
 	}
