@@ -109,6 +109,8 @@ func (a *agent) build(ctx context.Context) error {
 	return err
 }
 
+// buildFollower opens the store and makes what ships to it. A store that is down now is no error:
+// rows wait in the segments.
 func (a *agent) buildFollower(ctx context.Context) error {
 	sink, err := intake.OpenStore(ctx, a.o.Store, clickhouse.Options{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
 	if err != nil {
@@ -145,6 +147,7 @@ func (a *agent) shares() (files, ranks int) {
 	return files, 2 * (rest - files) / (2*intake.RankFiles + 1)
 }
 
+// owns reports whether the rank's recorder was seen here.
 func (a *agent) owns(rank record.RankID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -225,7 +228,9 @@ func (a *agent) ageingOptions() ageing.Options {
 	return o
 }
 
-// run starts all parts and ends them in order.
+// run starts all parts and ends them in order: drain, follower, then ageing and what is served.
+// Each end is the next one's signal; ctx, which SIGTERM ends, reaches wait alone, so that no part
+// leaves before what it has to finish.
 func (a *agent) run(ctx context.Context) error {
 	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
 	draining, stopDraining := context.WithCancel(inner)

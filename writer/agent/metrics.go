@@ -8,6 +8,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
+// description is a metric's name, under laggard_, and what its labels are.
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("laggard_"+name, help, labels, nil)
 }

@@ -121,7 +121,8 @@ func (w *Writer) Write(rows *row.Rows) error {
 	return nil
 }
 
-// batch writes rows [from, to) as one record batch.
+// batch writes rows [from, to) as one record batch. The builder starts anew with each, and keeps
+// its memory.
 func (w *Writer) batch(b *ship.Batch, from, to int) error {
 	layout, _ := b.Layout()
 	for i, c := range layout.Columns {

@@ -152,6 +152,7 @@ type auditor struct {
 	raw, summed map[string]bool
 }
 
+// rank is what is known of a rank, nothing at first.
 func (a *auditor) rank(n uint32) *rank {
 	r := a.ranks[n]
 	if r == nil {
@@ -192,6 +193,7 @@ func (a *auditor) take(held map[ship.Place]ship.Held, ledger []row.Ledger) {
 	}
 }
 
+// compare compares rank by rank, and puts the differences in an order that does not change.
 func (a *auditor) compare() {
 	a.report.Ranks = len(a.ranks)
 	for _, n := range slices.Sorted(maps.Keys(a.ranks)) {
@@ -204,9 +206,11 @@ func (a *auditor) compare() {
 	a.report.Equal = len(a.report.Differences) == 0
 }
 
-// isRaw reports whether a kind's records become rows of the table records.
+// isRaw reports whether a kind's records become rows of the table records: as rows or account of
+// the store say. Of a kind that neither knows, every one but Communication is, as by default.
 func (a *auditor) isRaw(kind string) bool {
 	return a.raw[kind] || !a.summed[kind] && kind != communication
 }
 
+// differ adds a difference to the report.
 func (a *auditor) differ(d Difference) { a.report.Differences = append(a.report.Differences, d) }

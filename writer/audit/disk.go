@@ -32,7 +32,8 @@ type disk struct {
 }
 
 // readDisk rolls the files of a rank up, as shipping does, and counts. open is what a
-// follower has read and not stored.
+// follower has read and not stored. All raw ranges are asked for, whatever was stored: which kinds
+// the store has as rows is asked afterwards.
 func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged func(name string) bool) (disk, error) {
 	d := disk{
 		names: map[uint64]string{}, aged: map[uint64]bool{}, rows: map[ship.Place]bounds{},

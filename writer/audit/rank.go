@@ -33,6 +33,7 @@ type rank struct {
 	batched  map[ship.Place]uint64 // rows of the batches that were acknowledged, of all kinds
 }
 
+// newRank is a rank of which nothing is known.
 func newRank(n uint32) *rank {
 	return &rank{
 		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, rows: map[ship.Place]ship.Held{},
@@ -40,7 +41,8 @@ func newRank(n uint32) *rank {
 	}
 }
 
-// local takes an entry of the local ledger.
+// local takes an entry of the local ledger. A loss that was told again after a restart (writer/taskd)
+// has the same key, and counts once.
 func (r *rank) local(l *row.Ledger) {
 	r.losses[ship.KeyOfLedger(l)] = *l
 	if l.State == "aged" && l.Name != "" {
@@ -48,7 +50,9 @@ func (r *rank) local(l *row.Ledger) {
 	}
 }
 
-// entry takes an entry of the store's ledger.
+// entry takes an entry of the store's ledger: of a batch, how many rows the store acknowledged; of a
+// segment, what became of its records. A segment that was read again after it had grown has several,
+// each of all of it: the one that reaches furthest counts.
 func (r *rank) entry(l *row.Ledger) {
 	if l.Batch != "" {
 		p := ship.Place{Table: l.Table, Rank: l.Rank, Of: uint64(l.Incarnation)}
@@ -72,7 +76,8 @@ func (r *rank) entry(l *row.Ledger) {
 	r.names[uint64(l.Segment)] = segment.Plain(l.Name)
 }
 
-// one compares a rank and adds it to the account.
+// one compares a rank and adds it to the account. What is lost was emitted: the local ledger says so
+// itself, of the files' loss lines it is added here.
 func (a *auditor) one(r *rank) {
 	d := &r.disk
 	a.report.Segments += len(d.names)
@@ -228,6 +233,7 @@ func (r *rank) why(k ship.Place, want bounds, have ship.Held) string {
 		return ""
 	}
 
+	// What the store acknowledged is by batches, which hold all kinds of a segment: so is the total.
 	_, on := r.disk.names[k.Of]
 	acknowledged := r.batched[r.raw(k.Of, "")]
 	total := uint64(0)
@@ -255,11 +261,13 @@ func (r *rank) why(k ship.Place, want bounds, have ship.Held) string {
 	return "shipped by the ledger's account and not in the store"
 }
 
+// nameOf is the file name of a segment, by whoever knows it, "" unknown.
 func (r *rank) nameOf(id uint64) string {
 	return cmp.Or(r.disk.names[id], r.names[id], r.aged[id])
 }
 
-// processes compares the rows of the tables that are keyed by process: steps and windows.
+// processes compares the rows of the tables that are keyed by process: steps and windows. A window
+// that a pass stored before its end has complements, which are rows more than the files give.
 func (a *auditor) processes(r *rank) {
 	cut := len(r.aged) > 0 || r.cut() // the files are not all there
 	all := map[ship.Place]bounds{}

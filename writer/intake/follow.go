@@ -82,6 +82,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	return f, nil
 }
 
+// deadLetters is the file of dead letters in a state folder, "" where none is kept.
 func deadLetters(state string) string {
 	if state == "" {
 		return ""
@@ -250,7 +251,8 @@ func (f *Follower) shortPass(ctx context.Context, mark bool) (cut bool, err erro
 // passAtMost is how long one pass may keep the next scan waiting.
 const passAtMost = time.Second
 
-// refresh looks what segments the members have, and what is known beside them.
+// refresh looks what segments the members have, and what is known beside them: what ageing took,
+// parallel groups. A member that can't be listed is told of, and does not keep the others.
 func (f *Follower) refresh() {
 	for _, m := range f.e.members {
 		f.enterAged(m)
@@ -261,7 +263,8 @@ func (f *Follower) refresh() {
 	}
 }
 
-// pass reads all members to their ends, in turns.
+// pass reads all members to their ends, in turns. With mark each then puts its position, whether or
+// not it is time: who asked for a Sync wants to see it acknowledged.
 func (f *Follower) pass(ctx context.Context, mark bool) error {
 	for busy := true; busy; {
 		busy = false
@@ -333,6 +336,7 @@ func (f *Follower) finish(ctx context.Context) error {
 // Without them the next one looks up what is stored since its cursor.
 const lastCopies = 3 * time.Second
 
+// awaitCopies lets the last rows be copied, for a moment.
 func (f *Follower) awaitCopies(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastCopies)
 	defer cancel()

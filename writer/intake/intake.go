@@ -134,11 +134,13 @@ type LossSum struct {
 	Events, Lines, Bytes int64
 }
 
+// addLoss adds to the sum of a reason.
 func addLoss(sums map[string]LossSum, reason string, l LossSum) {
 	sum := sums[reason]
 	sums[reason] = LossSum{sum.Events + l.Events, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
 }
 
+// newEngine prepares an engine; it reads nothing yet. shipper may be nil for who only looks.
 func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 	return &engine{
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
@@ -230,7 +232,8 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 	return n, more, e.take(ctx, m, false)
 }
 
-// feed reads a member's turn: a quantum, and on until the rows are a batch.
+// feed reads a member's turn: a quantum, and on until the rows are a batch. Lines
+// that each bring new words end it sooner (rollup.Stream.Crowded).
 func (e *engine) feed(m *member) (n int64, more bool, err error) {
 	n, more, err = m.stream.Read(e.o.Quantum, m)
 	for err == nil && more && m.roller.Finished() < e.whole && !m.roller.Crowded() {
@@ -302,6 +305,7 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	return e.put(ctx, m)
 }
 
+// put hands a member's rows over. What a Put that was broken off did not take stays the member's.
 func (e *engine) put(ctx context.Context, m *member) error {
 	if err := e.shipper.Put(ctx, m.out, m.rows, m.mark); err != nil {
 		return err
@@ -311,6 +315,7 @@ func (e *engine) put(ctx context.Context, m *member) error {
 	return nil
 }
 
+// close closes files, and gives the leases up last: nobody else ships a directory before.
 func (e *engine) close() error {
 	errs := []error{e.tree.Close()}
 	for _, m := range e.members {

@@ -11,7 +11,8 @@ import (
 
 // agedOf returns the test for segments of a rank that the ledger of the profiling
 // directory holds as lost, so that they may not be shipped; nil where nothing is. The
-// ledger is read again when it has changed. That there is none is no error.
+// ledger is read again when it has changed: each rank directory that is taken asks, and the file
+// grows with every segment that ageing took. That there is none is no error.
 func (e *engine) agedOf(rank record.RankID) (func(name string) bool, error) {
 	info, err := os.Stat(ledger.Path(e.tree.Root()))
 	switch {

@@ -63,7 +63,8 @@ type account struct {
 	Lost []lost `json:"lost,omitempty"`
 }
 
-// lost sums loss lines of one kind and reason.
+// lost sums loss lines of one kind and reason. It stands in the cursor, so a restart in the middle
+// of a segment still knows them.
 type lost struct {
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
@@ -73,6 +74,7 @@ type lost struct {
 // maxLost bounds the kinds and reasons of one segment: lines are hostile input.
 const maxLost = 64
 
+// lose adds a loss line, or a line that was refused.
 func (a *account) lose(l *record.Loss) {
 	kind, reason := record.Clip(l.Kind, record.MaxWord), record.Clip(l.Reason, record.MaxWord)
 	for i := range a.Lost {
@@ -213,7 +215,8 @@ func (m *member) spoil(e row.Ledger, state, reason string, n uint64) {
 	m.entries = append(m.entries, e)
 }
 
-// enter adds an entry for each word whose count has grown.
+// enter adds an entry for each word whose count has grown, in the order of the words: the same
+// segment gives the same entries in the same order.
 func (m *member) enter(e row.Ledger, now, was map[string]uint64, set func(*row.Ledger, string)) {
 	for _, word := range slices.Sorted(maps.Keys(now)) {
 		if n := now[word] - min(was[word], now[word]); n > 0 {
@@ -238,7 +241,8 @@ func (m *member) lose(l tail.Loss) {
 	}, state, l.Reason, uint64(max(l.Lines, 0)))
 }
 
-// markDue reports whether a position is to go with the next rows.
+// markDue reports whether a position is to go with the next rows. Ageing can delete a segment
+// without loss only when a mark lies behind it, so a new segment makes one due sooner.
 func (m *member) markDue() bool {
 	since := time.Since(m.marked)
 	return since >= markEvery || m.behind && since >= markBehind

@@ -47,11 +47,13 @@ func (f *Follower) scan() []*tail.Stream {
 	return streams
 }
 
+// own reports whether the rank's rings are drained here.
 func (f *Follower) own(s *tail.Stream) bool {
 	return f.o.Own != nil && f.o.Own(s.Dir.RankID)
 }
 
-// adopt makes a stream ours when its lease is to be had.
+// adopt makes a stream ours when its lease is to be had. One that is refused is asked for again at
+// each look; with its claim, where the rank is ours: whoever ships it sees that and lets go.
 func (f *Follower) adopt(s *tail.Stream) error {
 	path := s.Dir.Path
 	if f.e.members[path] != nil {

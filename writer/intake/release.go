@@ -66,7 +66,8 @@ func (f *Follower) Account(rows []row.Ledger) {
 // maxAged bounds the entries of a rank that wait for the store.
 const maxAged = 4096
 
-// enterAged hands a member the entries that Account took for it.
+// enterAged hands a member the entries that Account took for it: they go with its rows, in the
+// stream's order.
 func (f *Follower) enterAged(m *member) {
 	key := m.stream.Dir.RankID
 	f.mu.Lock()
@@ -80,7 +81,8 @@ func (f *Follower) enterAged(m *member) {
 // small part of it. A step that is longer than that is read on all the same.
 func (f *Follower) HoldAtMost(bytes int64) { f.hold = bytes }
 
-// overheld reports whether more is held than may be.
+// overheld reports whether more is held than may be: from the segment of the last acknowledged
+// position on, or from where this process began.
 func (f *Follower) overheld() bool {
 	if f.hold <= 0 {
 		return false

@@ -107,7 +107,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// add adds what a pass did.
+// add adds what a pass did: Once makes one for each shard.
 func (r *Report) add(stats ship.Stats, e *engine) {
 	for table, t := range stats.Tables {
 		sum := r.Tables[table]

@@ -17,6 +17,7 @@ type entry struct {
 	Of   int `json:"of,omitempty"`
 }
 
+// appendLine appends an entry as a line.
 func appendLine(dst []byte, e entry) []byte {
 	b, err := json.Marshal(e)
 	if err != nil {

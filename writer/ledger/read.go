@@ -36,6 +36,7 @@ func Read(dir string, take func(row.Ledger) error) (bad int, err error) {
 	return each(f, take)
 }
 
+// each is Read of an open file.
 func each(from io.Reader, take func(row.Ledger) error) (bad int, err error) {
 	r := bufio.NewReaderSize(from, 64<<10)
 	var g group
@@ -87,7 +88,8 @@ type group struct {
 }
 
 // take takes the next entry. It returns the entries that are complete now, and how
-// many were left behind by a group that never was.
+// many were left behind by a group that never was. Groups do not mix: who appends holds the lock
+// for all of one.
 func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
 	if e.Part != len(g.rows)+1 || len(g.rows) > 0 && e.Of != g.of {
 		bad = g.drop()

@@ -35,6 +35,7 @@ const (
 	ascendSums  = "step_trace_time.csv"
 )
 
+// readAscend reads whichever of the three forms f is of.
 func readAscend(ctx context.Context, f *profileFile, out *output) error {
 	if f.isSQLite() {
 		return readAscendDB(ctx, f, out)

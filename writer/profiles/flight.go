@@ -50,6 +50,7 @@ type flightDump struct {
 	unseen int               // collectives whose end nobody saw
 }
 
+// readFlight reads one dump, which is one process's.
 func readFlight(ctx context.Context, f *profileFile, out *output) error {
 	if pickled(f.Head()) {
 		return errors.New("a pickle, which could run code when it is loaded, is not read: dump JSON with torch._C._distributed_c10d._dump_nccl_trace_json() (gloo: _dump_fr_trace_json()), or turn one that you trust into JSON: " +

@@ -96,6 +96,7 @@ func (o *output) Unread(path, format string, args ...any) {
 // Note notes what was made of a file that does not say all.
 func (o *output) Note(path, format string, args ...any) { o.notes = told(o.notes, path, format, args) }
 
+// told adds a problem, once, as long as there are few.
 func told(list []Problem, path, format string, args []any) []Problem {
 	const most = 64 // of one profile
 	p := Problem{path, fmt.Sprintf(format, args...)}

@@ -139,6 +139,7 @@ func (l *inspectorLog) header(v []byte) {
 	l.said = c
 }
 
+// metadata takes when the operations that follow were dumped, and by which process.
 func (l *inspectorLog) metadata(v []byte) {
 	l.dump = min(max(number(memberOf(v, "dump_timestamp_us"), 0), 0), mostMicros)
 	l.id.Node = record.Clip(string(memberOf(v, "hostname")), record.MaxWord)

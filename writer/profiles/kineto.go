@@ -39,6 +39,7 @@ var kineto = format{
 	Read: readKineto,
 }
 
+// readKineto reads one process's trace.
 func readKineto(ctx context.Context, f *profileFile, out *output) error {
 	t := newCapture(record.Meta{Rank: unknownRank})
 	if err := t.scan(ctx, f, out, t.event); err != nil {
@@ -119,6 +120,8 @@ func (t *capture) event(e *event) {
 	t.last = max(t.last, iv.to)
 }
 
+// backends begin the names of collectives' ranges on the host. From the fourth on the work itself is
+// on a device.
 var backends = [...]string{"gloo:", "mpi:", "ucc:", "nccl:", "rccl:", "hccl:"}
 
 // hostRange takes a range of the host.

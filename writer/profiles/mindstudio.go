@@ -121,6 +121,7 @@ func rankOfLine(line []string, columns map[string]int, id *record.Meta) (int, bo
 	return n, err == nil && n >= 0 && n < mostRanks
 }
 
+// sumsOf reads a line. Times are decimal microseconds.
 func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {
 	if len(line) <= columns["Step"] {
 		return s, errors.New("it is cut")
