@@ -335,6 +335,7 @@ func (s *Stream) Take(dst *row.Rows) {
 	s.taken = true
 }
 
+// move appends src to dst and empties it, or exchanges them where dst is empty.
 func move[T any](dst, src *[]T) {
 	if len(*dst) == 0 {
 		*dst, *src = *src, (*dst)[:0]
@@ -397,6 +398,7 @@ func (s *Stream) live() []*incarnation {
 	return all
 }
 
+// count counts one line, unless it is read again: it was counted then.
 func (s *Stream) count(c *uint64) {
 	if !s.replay {
 		*c++

@@ -26,6 +26,7 @@ var dimWords = [dimCount]string{"other", "tp", "pp", "dp", "cp", "ep"}
 // dimOf returns the dimension that a word names.
 func dimOf(word string) dim { return dim(max(slices.Index(dimWords[:], topology.Dim(word)), 0)) }
 
+// addDims notes of which dimension each named group is.
 func addDims(m map[string]dim, groups []record.Group) {
 	for _, g := range groups {
 		if g.Name != "" {
@@ -88,6 +89,7 @@ func (w *window) find(group, op string) int32 {
 	return i
 }
 
+// full reports whether no new name has room.
 func (w *window) full() bool { return len(w.all) >= maxCalls || w.bytes >= maxCallBytes }
 
 // first returns the first step of the open window, 0 without one.

@@ -182,6 +182,7 @@ func statAt(dir *os.File, name string) (Info, error) {
 	return infoOf(name, &st)
 }
 
+// infoOf describes what was looked at, an error where it is no regular file.
 func infoOf(name string, st *unix.Stat_t) (Info, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return Info{}, fmt.Errorf("%s: %w", name, ErrNotRegular)

@@ -75,6 +75,7 @@ func (b *Batch) missing(stored []bool) *Batch {
 	return s
 }
 
+// without returns the rows that are not stored.
 func without[T any](rows []T, stored []bool) []T {
 	var kept []T
 	for i := range rows {

@@ -24,6 +24,7 @@ var layouts = map[string]Layout{
 	row.LedgerTable:         layoutOf[row.Ledger](),
 }
 
+// layoutOf is the layout of a row struct.
 func layoutOf[T any]() Layout {
 	t := reflect.TypeFor[T]()
 	l := Layout{Stride: t.Size()}
@@ -110,6 +111,7 @@ func (b *Batch) Gather(c reflect.StructField, from, to int) any {
 	return gather[[][]uint32](b, c, from, to)
 }
 
+// gather reads a column whose values are T, as Gather has found out.
 func gather[T any](b *Batch, c reflect.StructField, from, to int) []T {
 	l, base := b.Layout()
 	values := make([]T, to-from)

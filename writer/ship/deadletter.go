@@ -49,6 +49,8 @@ type letter struct {
 // maxLetter bounds a line when the file is read back.
 const maxLetter = 16 << 20
 
+// openDeadLetters reads which rows are in the file, so that none is kept twice. The file is opened for
+// writing by the first one that is.
 func openDeadLetters(path string) (*deadLetters, error) {
 	d := &deadLetters{path: path, ids: map[uint64]bool{}}
 	if path == "" {
@@ -203,6 +205,7 @@ func (d *deadLetters) write(lines []byte) error {
 	return nil
 }
 
+// open opens the file, or makes it. d.mu is held.
 func (d *deadLetters) open() error {
 	if d.file != nil {
 		return nil
@@ -228,6 +231,7 @@ func (d *deadLetters) open() error {
 	return nil
 }
 
+// close closes the file; a later letter opens it again.
 func (d *deadLetters) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

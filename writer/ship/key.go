@@ -103,7 +103,8 @@ func Places[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
 	}
 }
 
-// hash is a 64-bit hash of words, the same on every machine.
+// hash is a 64-bit hash of words, the same on every machine and in every version: batches' ids, which
+// name files and tokens in stores, are made of it.
 type hash uint64
 
 func newHash(name string) hash {

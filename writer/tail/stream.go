@@ -29,6 +29,7 @@ type Stream struct {
 	skippedLines, skippedBytes int64
 }
 
+// seed is of this process: hashes of lines are compared within it, and never written down.
 var seed = maphash.MakeSeed()
 
 // Start makes the stream begin at p instead of at its oldest segment. It must be

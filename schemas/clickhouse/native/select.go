@@ -127,7 +127,8 @@ func (c *anyColumn) DecodeState(r *proto.Reader) error {
 // errType is that a column has a type that we ask for nowhere.
 var errType = errors.New("of a type that is no integer, no text and no list of them")
 
-// take takes the values of a column of a block.
+// take takes the values of a column of a block. Numbers are copied, but for int64, which stay ch-go's
+// until the next block.
 func (c *Column) take(data proto.ColResult, s *selection) error {
 	if c, ok := data.(*anyColumn); ok {
 		data = c.Data
