@@ -36,9 +36,9 @@ const (
 // the sink was opened, unless the table has few.
 func (s *Sink) Compact(ctx context.Context) error {
 	var errs []error
-	for key, n := range s.small {
-		if n > 1 {
-			errs = append(errs, s.compact(ctx, key))
+	for _, f := range s.folders {
+		if f.small > 1 {
+			errs = append(errs, s.compact(ctx, f))
 		}
 	}
 
@@ -49,38 +49,37 @@ func (s *Sink) Compact(ctx context.Context) error {
 // files, or both with the new one saying so. When another process compacts the
 // folder it is left to that one: the lock is on a file that stays, for to remove it would let
 // two hold it.
-func (s *Sink) compact(ctx context.Context, key folderKey) error {
-	s.small[key] = 0
-	folder := layout.Folder(s.dir, key.table, key.job)
-	lock, err := os.OpenFile(filepath.Join(folder, ".compacting"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
+func (s *Sink) compact(ctx context.Context, f *folder) error {
+	f.small = 0
+	lock, err := os.OpenFile(filepath.Join(f.path, ".compacting"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
 	if err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 	defer lock.Close()
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return nil
 	}
 
-	if err := sweep(folder); err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+	if err := sweep(f.path); err != nil {
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
-	files, err := layout.Files(s.dir, key.table, &key.job)
+	files, err := layout.Files(s.dir, f.table, &f.job)
 	if err != nil {
 		return err
 	}
 
-	b, names, err := gather(ctx, key, files)
+	b, names, err := gather(ctx, f, files)
 	if err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
 	if names == nil {
 		return nil
 	}
 
-	if err := s.replace(folder, b, names); err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+	if err := s.replace(f.path, b, names); err != nil {
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
 	return nil
@@ -89,8 +88,8 @@ func (s *Sink) compact(ctx context.Context, key folderKey) error {
 // gather reads the small files, as many as fit, and returns their names: nil when there
 // are few. A file of another program's is not ours to remove, and one with a quarter of the
 // rows that fit would be written again each time.
-func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []string, error) {
-	b := &ship.Batch{Table: key.table, Job: key.job}
+func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []string, error) {
+	b := &ship.Batch{Table: f.table, Job: f.job}
 	var small []string
 	total := int64(0)
 	for _, path := range files {
