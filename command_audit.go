@@ -13,6 +13,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/audit"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
@@ -51,7 +52,7 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 		return err
 	}
 
-	sink, err := intake.OpenStore(c.Context(), store, intake.StoreOptions{Logger: newLogger()})
+	sink, err := intake.OpenStore(c.Context(), store, clickhouse.Options{Logger: newLogger()})
 	if err != nil {
 		return err
 	}

@@ -125,95 +125,120 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 		return e.trace(ctx, w, s, o)
 	}
 
-	t, err := e.tableWriter(w)
-	if err != nil {
-		return source.Info{}, err
+	o.NoCommunications = e.table != row.CommunicationsTable
+	switch e.table {
+	case row.RanksTable:
+		t := newPortion[row.Rank](e, w)
+		return e.load(ctx, s, o, rowsOf{rank: t.add}, t)
+	case row.StepsTable:
+		t := newPortion[row.Step](e, w)
+		return e.load(ctx, s, o, rowsOf{step: t.add}, t)
+	case row.CommunicationsTable:
+		t := newPortion[row.Communication](e, w)
+		return e.load(ctx, s, o, rowsOf{communication: t.add}, t)
 	}
 
-	rows := &rowsOf{table: e.table, out: t}
-	o.NoCommunications = e.table != row.CommunicationsTable
-	info, err := s.Load(ctx, e.job, rows, o)
+	t := newTable[row.Record](e, w)
+	info, err := s.Load(ctx, e.job, rowsOf{}, o) // tells the job, where only one is there
 	if err != nil {
 		return info, err
 	}
 
-	if e.table == row.RecordsTable {
-		o.Workers = 1 // rows in the ranks' order
-		err := s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error {
-			return t.Write(&row.Rows{Raws: row.Pack(records...)})
-		})
-		if err != nil {
-			return info, err
-		}
+	o.Workers = 1 // rows in the ranks' order
+	err = s.Records(ctx, info.Job, o, func(_ []row.Rank, records []row.Record) error { return t.Write(records) })
+	if err != nil {
+		return info, err
 	}
 
-	return info, errors.Join(rows.flush(), rows.err, t.Close())
+	return info, t.Close()
+}
+
+// load writes one table of the job, whose rows the source gives to b, and closes it.
+func (e *exporting) load(ctx context.Context, s source.Source, o source.Options, b rowsOf, t io.Closer) (source.Info, error) {
+	info, err := s.Load(ctx, e.job, b, o)
+	if err != nil {
+		return info, err
+	}
+
+	return info, t.Close()
 }
 
 // tableWriter is a file of one table.
-type tableWriter interface {
-	Write(*row.Rows) error
+type tableWriter[T any] interface {
+	Write(rows []T) error
 	Close() error
 }
 
-// tableWriter begins a file of the table in the format asked for.
-func (e *exporting) tableWriter(w io.Writer) (tableWriter, error) {
+// newTable begins a file of the table in the format that is wanted.
+func newTable[T any](e *exporting, w io.Writer) tableWriter[T] {
 	if e.format == "arrow" {
-		return arrow.NewWriter(w, e.table)
+		return arrow.NewWriter[T](w, e.table)
 	}
 
-	return parquet.NewExport(w, e.table)
+	return parquet.NewExport[T](w, e.table)
 }
 
-// rowsOf is a row.Builder that writes the rows of one table in portions.
+// rowsOf is a row.Builder that hands on the rows of one table: nil are those of others.
 type rowsOf struct {
-	table string
-	out   tableWriter
-	rows  row.Rows
-	err   error
+	rank          func(*row.Rank)
+	step          func(*row.Step)
+	communication func(*row.Communication)
+}
+
+func (r rowsOf) AddRank(x *row.Rank) {
+	if r.rank != nil {
+		r.rank(x)
+	}
+}
+
+func (r rowsOf) AddStep(x *row.Step) {
+	if r.step != nil {
+		r.step(x)
+	}
+}
+
+func (r rowsOf) AddCommunication(x *row.Communication) {
+	if r.communication != nil {
+		r.communication(x)
+	}
+}
+
+// portion collects rows that come one by one, and writes many at once.
+type portion[T any] struct {
+	out  tableWriter[T]
+	rows []T
+	err  error
 }
 
 // exportPortion is how many rows are held before they are written. A step is 224 bytes, words aside,
 // so that an export of any size holds some 4 MiB.
 const exportPortion = 16 << 10
 
-func (r *rowsOf) AddRank(x *row.Rank) {
-	if r.table == row.RanksTable {
-		r.rows.AddRank(x)
-		r.full()
+func newPortion[T any](e *exporting, w io.Writer) *portion[T] {
+	return &portion[T]{out: newTable[T](e, w)}
+}
+
+// add keeps a copy of a row, and writes what is held when it is a portion. Its error is kept: a
+// Builder returns none.
+func (p *portion[T]) add(x *T) {
+	if p.err != nil {
+		return
+	}
+
+	p.rows = append(p.rows, *x)
+	if len(p.rows) >= exportPortion {
+		p.err = p.out.Write(p.rows)
+		p.rows = p.rows[:0]
 	}
 }
 
-func (r *rowsOf) AddStep(x *row.Step) {
-	if r.table == row.StepsTable {
-		r.rows.AddStep(x)
-		r.full()
-	}
-}
-
-func (r *rowsOf) AddCommunication(x *row.Communication) {
-	if r.table == row.CommunicationsTable {
-		r.rows.AddCommunication(x)
-		r.full()
-	}
-}
-
-// full writes what is held when it is a portion. Its error is kept: a Builder returns none.
-func (r *rowsOf) full() {
-	if r.rows.Len() >= exportPortion && r.err == nil {
-		r.err = r.flush()
-	}
-}
-
-// flush writes what is held, and keeps its memory for the next portion.
-func (r *rowsOf) flush() error {
-	if r.rows.Len() == 0 || r.err != nil {
-		return nil
+// Close writes what is held and ends the file.
+func (p *portion[T]) Close() error {
+	if p.err == nil && len(p.rows) > 0 {
+		p.err = p.out.Write(p.rows)
 	}
 
-	err := r.out.Write(&r.rows)
-	r.rows.Ranks, r.rows.Steps, r.rows.Communications = r.rows.Ranks[:0], r.rows.Steps[:0], r.rows.Communications[:0]
-	return err
+	return errors.Join(p.err, p.out.Close())
 }
 
 // trace writes the ranges of a job; of a source that has none, its steps.

@@ -13,6 +13,7 @@ import (
 	"github.com/laggard-dev/laggard/ageing"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/profiles"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -156,7 +157,7 @@ func ingest(c *cobra.Command, root, to string, foreign source.Options, o intake.
 		root = made.Dir
 	}
 
-	sink, err := intake.OpenStore(c.Context(), to, intake.StoreOptions{Node: o.Node, AsyncInsert: o.AsyncInsert, Logger: o.Logger})
+	sink, err := intake.OpenStore(c.Context(), to, clickhouse.Options{Node: o.Node, AsyncInsert: o.AsyncInsert, Logger: o.Logger})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -150,7 +151,7 @@ func (w *observation) start(ctx context.Context) (err error) {
 	o.Source, o.Log = w.live, w.log
 	w.observe(w.write)
 	if w.to != "" {
-		sink, err := intake.OpenStore(ctx, w.to, intake.StoreOptions{Logger: w.log})
+		sink, err := intake.OpenStore(ctx, w.to, clickhouse.Options{Logger: w.log})
 		if err != nil {
 			return err
 		}

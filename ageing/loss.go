@@ -42,7 +42,7 @@ func loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
 	for i := range rows {
 		r := &rows[i]
 		r.Job, r.Rank, r.Name = dir.Job, uint32(dir.Rank), s.Name
-		r.Incarnation, r.Segment = uint64(t.meta.Incarnation), uint64(t.id)
+		r.Incarnation, r.Segment = t.meta.Incarnation, t.id
 		r.LastOffset = uint64(max(0, t.last))
 	}
 
@@ -108,8 +108,8 @@ func (t *tally) end(r *segment.Reader, offset int64, err error) {
 		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: 1, Bytes: uint64(torn)})
 	}
 
-	if n := r.Skipped(); n.Lines > 0 {
-		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: uint64(n.Lines), Bytes: uint64(n.Bytes)})
+	if lines, size := r.Skipped(); lines > 0 {
+		t.add(row.Ledger{State: stateDropped, Reason: record.TornLine, Records: uint64(lines), Bytes: uint64(size)})
 	}
 }
 

@@ -58,7 +58,7 @@ func TestLoop_AccountsExactly(t *testing.T) {
 	all, err := segment.List(dir)
 	must(t, err)
 	for _, s := range all {
-		rows, err := loss(segment.RankDir{Job: "j1", Path: dir}, s)
+		rows, err := loss(segment.RankDir{RankID: record.RankID{Job: "j1"}, Path: dir}, s)
 		must(t, err)
 		for _, r := range rows {
 			left[r.State+r.Kind] += r.Records
@@ -98,7 +98,7 @@ garbage
 	must(t, os.WriteFile(path, []byte(content), 0o644))
 	all, err := segment.List(filepath.Dir(path))
 	must(t, err)
-	dir := segment.RankDir{Job: "j1", Path: filepath.Dir(path)}
+	dir := segment.RankDir{RankID: record.RankID{Job: "j1"}, Path: filepath.Dir(path)}
 	rows, err := loss(dir, all[0])
 	must(t, err)
 	if len(rows) != 2 || rows[0].Records != 2 || rows[0].State != stateAged || rows[1].Records != 2 || rows[1].Reason != record.TornLine {

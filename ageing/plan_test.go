@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -114,7 +115,7 @@ func TestPlan_FollowsTheNaiveModel(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "segments") {
 			n := rapid.Int64Range(0, 40).Draw(t, "number")
 			s := candidate{
-				dir: segment.RankDir{Job: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "job"), Rank: rapid.IntRange(0, 3).Draw(t, "rank")},
+				dir: segment.RankDir{RankID: record.RankID{Job: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "job"), Rank: rapid.IntRange(0, 3).Draw(t, "rank")}},
 				Info: segment.Info{
 					Name: fmt.Sprint(n) + rapid.SampledFrom([]string{"", ".zst"}).Draw(t, "ending"), Number: n,
 					Size: rapid.Int64Range(0, 50).Draw(t, "size"), ModTime: time.Unix(rapid.Int64Range(0, 20).Draw(t, "mtime"), 0),

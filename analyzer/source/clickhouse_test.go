@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -19,7 +20,7 @@ import (
 func TestClickHouse_GroupsOfManyRanks(t *testing.T) {
 	server := chtest.Start(t)
 	spec := server.Store(server.Database())
-	sink, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})
+	sink, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (d *database) columns(ctx context.Context, q string, each func([]native.Col
 
 // readSettings go with each query: what a shard that is down holds is missing, an error and
 // not a smaller job.
-var readSettings = []native.Setting{{Name: "skip_unavailable_shards"}}
+var readSettings = clickhouse.Settings{"skip_unavailable_shards": 0}
 
 // link returns a connection that was kept, or a new one.
 func (d *database) link(ctx context.Context) (*native.Conn, error) {

@@ -23,7 +23,7 @@ type fileReader struct {
 	plan     *rollup.Placement
 	topology *topology.File
 	ranks    map[string]*rankReader // by path
-	saved    map[int]rollup.Position
+	saved    map[int]segment.Position
 	more     bool // in the middle of a look
 	draining bool
 	unread   []string // profiles of other tools, or parts of them
@@ -188,7 +188,7 @@ func (r *fileReader) Drain() { r.draining = true }
 
 // Cursor implements feed.Reader.
 func (r *fileReader) Cursor() []byte {
-	c := cursor{Ranks: map[int]rollup.Position{}}
+	c := cursor{Ranks: map[int]segment.Position{}}
 	maps.Copy(c.Ranks, r.saved)
 	for _, k := range r.ranks {
 		c.Ranks[k.dir.Rank] = k.stream.LowWater()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
-	"github.com/laggard-dev/laggard/writer/rollup"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // windowRows is about how many rows of a store are read at a time, overlap how
@@ -68,7 +68,7 @@ func (r *storeReader) Damaged() []string { return nil }
 type cursor struct {
 	Since int64                   `json:"since,omitempty"` // ClickHouse: the newest start that was handed over, ns
 	Done  []string                `json:"done,omitempty"`  // Parquet: the files that were handed over, sorted
-	Ranks map[int]rollup.Position `json:"ranks,omitempty"` // segments: where each rank's rollup goes on
+	Ranks map[int]segment.Position `json:"ranks,omitempty"` // segments: where each rank's rollup goes on
 }
 
 // goOn reads a cursor, nil from the beginning, where of names what is followed.

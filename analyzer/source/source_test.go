@@ -19,6 +19,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
@@ -39,7 +40,7 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 	}
 
 	for kind, spec := range specs {
-		sink, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})
+		sink, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -42,7 +43,7 @@ func shipper(what string) error {
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	sink, err := intake.OpenStore(ctx, parts[1], intake.StoreOptions{})
+	sink, err := intake.OpenStore(ctx, parts[1], clickhouse.Options{})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 	"github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/audit"
@@ -276,7 +277,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := errors.Join(l.Append(row.Ledger{Job: "j1", Rank: 1, Segment: id, Name: d.Segment, State: "aged", Reason: "aged", Kind: "FP", Records: 1}), l.Close()); err != nil {
+	if err := errors.Join(l.Append(row.Ledger{Job: "j1", Rank: 1, Segment: record.ID(id), Name: d.Segment, State: "aged", Reason: "aged", Kind: "FP", Records: 1}), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 

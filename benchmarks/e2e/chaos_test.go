@@ -247,9 +247,9 @@ func (c *chaos) missing(database string) {
 	}
 
 	if _, err := ledger.Read(c.s.dir, func(l row.Ledger) error {
-		owner[l.Segment] = record.ID(l.Incarnation)
+		owner[uint64(l.Segment)] = l.Incarnation
 		if l.State == "aged" || l.State == "dropped" {
-			add(record.ID(l.Incarnation), l.State+" "+l.Reason, l.Records)
+			add(l.Incarnation, l.State+" "+l.Reason, l.Records)
 		}
 
 		return nil
@@ -275,7 +275,7 @@ func (c *chaos) missing(database string) {
 	}
 
 	for _, l := range most {
-		add(owner[l.Segment], l.State+" "+l.Reason, l.Records)
+		add(owner[uint64(l.Segment)], l.State+" "+l.Reason, l.Records)
 	}
 
 	for process, n := range found {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ledger"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -244,7 +245,7 @@ func recovered(t *testing.T, dir, store string) map[line]bool {
 	}
 
 	for range 2 { // twice: the second time stores nothing
-		sink, err := intake.OpenStore(context.Background(), "parquet:"+store, intake.StoreOptions{})
+		sink, err := intake.OpenStore(context.Background(), "parquet:"+store, clickhouse.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -238,7 +239,7 @@ func TestWatch_GrowingStores(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			sink, err := intake.OpenStore(t.Context(), store, intake.StoreOptions{})
+			sink, err := intake.OpenStore(t.Context(), store, clickhouse.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

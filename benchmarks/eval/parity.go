@@ -15,6 +15,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
@@ -195,7 +196,7 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (r
 
 // fill stores a job's files.
 func fill(ctx context.Context, spec, job string) error {
-	sink, err := intake.OpenStore(ctx, spec, intake.StoreOptions{})
+	sink, err := intake.OpenStore(ctx, spec, clickhouse.Options{})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -24,7 +25,7 @@ func BenchmarkFileToClickHouse(b *testing.B) {
 	server := chtest.Start(b)
 	fresh := func() (string, ship.Sink) {
 		db := server.Database()
-		s, err := intake.OpenStore(b.Context(), server.Store(db), intake.StoreOptions{})
+		s, err := intake.OpenStore(b.Context(), server.Store(db), clickhouse.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
 )
@@ -36,7 +37,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 	var sizes [2]int64
 	for b.Loop() {
 		store := filepath.Join(b.TempDir(), "store")
-		sink, err := intake.OpenStore(b.Context(), "parquet:"+store, intake.StoreOptions{})
+		sink, err := intake.OpenStore(b.Context(), "parquet:"+store, clickhouse.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -127,13 +127,13 @@ type Drain struct {
 	files   int              // descriptors granted to the processes that are held
 	folders map[uint32]int   // of them, by user
 	listing ring.Listing
-	nextTry time.Time          // of the folders left alone
-	looked  bool               // look has been through left since it changed
-	turns   map[home]*process  // by rank directory: who writes there now
-	leaving bool               // nobody waits for a turn any more
-	claims  map[home]time.Time // when it was said that two living processes claim a rank
-	buf     []byte             // slots of one pass
-	copied  []*laneState       // the rings that they are of
+	nextTry time.Time                   // of the folders left alone
+	looked  bool                        // look has been through left since it changed
+	turns   map[record.RankID]*process  // by rank directory: who writes there now
+	leaving bool                        // nobody waits for a turn any more
+	claims  map[record.RankID]time.Time // when it was said that two living processes claim a rank
+	buf     []byte                      // slots of one pass
+	copied  []*laneState                // the rings that they are of
 	rec     record.Record
 	tally   [record.KindCount]uint64 // drained in this pass
 	oldest  int64                    // earliest end of them, 0 none
@@ -180,8 +180,8 @@ func New(o Options) (*Drain, error) {
 	}
 
 	return &Drain{
-		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[home]*process), buf: make([]byte, passSlots*slotBytes),
-		claims: make(map[home]time.Time),
+		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[record.RankID]*process), buf: make([]byte, passSlots*slotBytes),
+		claims: make(map[record.RankID]time.Time),
 		stats:  Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
 	}, nil
 }

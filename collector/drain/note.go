@@ -25,17 +25,11 @@ const (
 // whether the line is there.
 type note struct {
 	Job     string            `json:"job,omitempty"`  // the job we gave a process that named none
-	Home    *home             `json:"home,omitempty"` // whose directory its records go to
+	Home    *record.RankID    `json:"home,omitempty"` // whose directory its records go to
 	Told    *uint32           `json:"told,omitempty"` // what we told it to record first, as bits of the switch word
 	Done    map[string]uint64 `json:"done"`
 	Pending *pending          `json:"pending,omitempty"`
 	changed bool
-}
-
-// home names a rank's directory.
-type home struct {
-	Job  string `json:"job"`
-	Rank int    `json:"rank"`
 }
 
 // pending is the line that is being written.

@@ -214,7 +214,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 	p.w, p.syncedAt = w, now
 	crashPoint("opened")
 	p.note.resolve(w, meta)
-	p.note.Home, p.note.changed = &home{meta.Job, meta.Rank}, true
+	p.note.Home, p.note.changed = &record.RankID{Job: meta.Job, Rank: meta.Rank}, true
 	p.remember()
 	if w.Ended() {
 		// Its end is on disk: the agent before was killed before it had removed the folder.

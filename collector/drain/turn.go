@@ -3,6 +3,8 @@ package drain
 import (
 	"maps"
 	"time"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // turnTime is how long one process of a rank writes before the next one does.
@@ -32,13 +34,13 @@ func (p *process) turn(now time.Time) bool {
 
 // leaveTurn lets the others go on without the process.
 func (p *process) leaveTurn() {
-	maps.DeleteFunc(p.d.turns, func(_ home, holder *process) bool { return holder == p })
+	maps.DeleteFunc(p.d.turns, func(_ record.RankID, holder *process) bool { return holder == p })
 }
 
 // claimed says of ranks that two living processes claim. Each has segments and an
 // incarnation of its own, so their records are never mixed.
 func (d *Drain) claimed(now time.Time) {
-	first, twice := make(map[home]*process), make(map[home]bool)
+	first, twice := make(map[record.RankID]*process), make(map[record.RankID]bool)
 	for _, p := range d.held() {
 		if p.note.Home == nil || p.gone {
 			continue

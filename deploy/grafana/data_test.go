@@ -19,6 +19,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -210,7 +211,7 @@ func (s *store) bigLedger() {
 	var rows []row.Ledger
 	for r := range uint32(bigRanks) {
 		for k := range uint64(2) {
-			e := row.Ledger{Job: bigJob, Rank: r, Segment: uint64(r)<<8 | k, Name: fmt.Sprint(start + k*3600), LastOffset: 9_000_000, AtNs: int64(start+k*3600) * 1e9, Kind: "Step"}
+			e := row.Ledger{Job: bigJob, Rank: r, Segment: record.ID(uint64(r)<<8 | k), Name: fmt.Sprint(start + k*3600), LastOffset: 9_000_000, AtNs: int64(start+k*3600) * 1e9, Kind: "Step"}
 			add := func(state, reason string, n uint64) {
 				x := e
 				x.State, x.Reason, x.Records = state, reason, n
@@ -270,7 +271,7 @@ func (s *store) small() {
 
 		for state, kinds := range map[string]map[string]uint64{"emitted": counts.Emitted, "stored": counts.Stored, "summarised": counts.Summarised} {
 			for kind, n := range kinds {
-				all.Ledger = append(all.Ledger, row.Ledger{Job: nodeJob, Rank: uint32(dir.Rank), Segment: uint64(dir.Rank + 1), State: state, Kind: kind, Records: n, LastOffset: counts.Bytes, AtNs: start * 1e9})
+				all.Ledger = append(all.Ledger, row.Ledger{Job: nodeJob, Rank: uint32(dir.Rank), Segment: record.ID(dir.Rank + 1), State: state, Kind: kind, Records: n, LastOffset: counts.Bytes, AtNs: start * 1e9})
 			}
 		}
 	}

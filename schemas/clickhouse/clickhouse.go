@@ -165,16 +165,16 @@ func Missing(v Version, o Options, name string, have map[string]bool) []string {
 // and can't be added to a table that was made without.
 const tsColumn = "ts"
 
-// column is one column as its table's DDL names it.
-type column struct {
+// Column is one column as its table's DDL names it, or a server's header.
+type Column struct {
 	Name string
 	Type string // as written, without codec and default
 }
 
 // columns returns the columns of a table as the DDL for version v declares them,
 // the materialised one of the current DDL included.
-func columns(v Version, table string) []column {
-	var columns []column
+func columns(v Version, table string) []Column {
+	var columns []Column
 	for _, line := range strings.Split(source(v, table), "\n") {
 		line = strings.TrimSuffix(strings.TrimSpace(line), ",")
 		if !strings.HasPrefix(line, "`") {
@@ -187,7 +187,7 @@ func columns(v Version, table string) []column {
 			rest, _, _ = strings.Cut(rest, word)
 		}
 
-		columns = append(columns, column{Name: name, Type: rest})
+		columns = append(columns, Column{Name: name, Type: rest})
 	}
 
 	return columns

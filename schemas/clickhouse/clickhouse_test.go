@@ -36,13 +36,13 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 	for _, v := range []Version{old, Latest} {
 		for _, table := range Tables {
 			typ := reflect.TypeOf(structs[table])
-			var want []column
+			var want []Column
 			for i := range typ.NumField() {
 				f := typ.Field(i)
-				want = append(want, column{Name: f.Tag.Get("col"), Type: columnType(f.Type)})
+				want = append(want, Column{Name: f.Tag.Get("col"), Type: columnType(f.Type)})
 			}
 
-			var got []column
+			var got []Column
 			for _, c := range columns(v, table) {
 				if c.Name == tsColumn {
 					if v == old {

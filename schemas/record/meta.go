@@ -3,6 +3,12 @@ package record
 // Format is the value of Meta.Format that this version writes.
 const Format = "laggard/1"
 
+// RankID names one rank of one job, and so the directory of its segments, <job>/<rank>.
+type RankID struct {
+	Job  string `json:"job"`
+	Rank int    `json:"rank"` // global rank
+}
+
 // Meta is the identity of a segment's writer: one process of one rank. It is the
 // first line of every segment ({"meta":{…}}) and may be repeated in it when
 // something was learnt later (parallel groups); the last one counts.

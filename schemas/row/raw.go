@@ -138,6 +138,7 @@ func (t *Words) Full() bool {
 // Needed says that the words so far are needed: to begin anew would number them again.
 func (t *Words) Needed() { t.neededWords, t.neededBytes = len(t.list), t.bytes }
 
+// begin puts the empty word first, once.
 func (t *Words) begin() {
 	if t.list == nil {
 		t.list, t.index = make([]string, 1, 64), map[string]Word{"": 0}

@@ -4,7 +4,7 @@
 // Invariant: the `col` tag is the column's name in every store, the `parquet` tag
 // repeats it with the column's encoding in files, the field order is the column
 // order, and the Go type decides the column type: string String,
-// uint16/32/64 UInt16/32/64, int32/64 Int32/64, []string Array(String),
+// uint16/32/64 UInt16/32/64 (record.ID is a uint64), int32/64 Int32/64, []string Array(String),
 // [][]uint32 Array(Array(UInt32)). The DDL in schemas/clickhouse is held to it by
 // a test.
 //
@@ -18,6 +18,8 @@
 // Caveat: -1 in an _ns column means "nothing of this kind was recorded in this
 // step"; it is never a measured zero.
 package row
+
+import "github.com/laggard-dev/laggard/schemas/record"
 
 // Tables, by name. Parquet's hive folders have the same.
 const (
@@ -177,23 +179,23 @@ type Verdict struct {
 
 // Ledger is one entry of the account of records: Records of State for Reason, of
 // one segment or batch. For any job: emitted = stored + summarised + aged +
-// dropped + in flight.
+// dropped + in flight. The json tags are those of the local account (writer/ledger).
 type Ledger struct {
-	Job         string `col:"job" parquet:"job,dict"`
-	Rank        uint32 `col:"rank" parquet:"rank"`
-	Incarnation uint64 `col:"incarnation" parquet:"incarnation"`
-	Segment     uint64 `col:"segment" parquet:"segment"`
-	Name        string `col:"name" parquet:"name,dict"`   // the segment's file name
-	Batch       string `col:"batch" parquet:"batch,dict"` // batch id, "" for a segment's entry
-	Table       string `col:"table" parquet:"table,dict"` // of a batch
-	State       string `col:"state" parquet:"state,dict"` // emitted, stored, summarised, aged, dropped
-	Reason      string `col:"reason" parquet:"reason,dict"`
-	Kind        string `col:"kind" parquet:"kind,dict"` // wire word, "" for all
-	Records     uint64 `col:"records" parquet:"records"`
-	Bytes       uint64 `col:"bytes" parquet:"bytes"`
-	FirstOffset uint64 `col:"first_offset" parquet:"first_offset"`
-	LastOffset  uint64 `col:"last_offset" parquet:"last_offset"`
-	AtNs        int64  `col:"at_ns" parquet:"at_ns,delta"` // start_ns of the batch's first row: content, not the clock
+	Job         string    `col:"job" parquet:"job,dict" json:"job"`
+	Rank        uint32    `col:"rank" parquet:"rank" json:"rank"`
+	Incarnation record.ID `col:"incarnation" parquet:"incarnation" json:"incarnation"`
+	Segment     record.ID `col:"segment" parquet:"segment" json:"segment"`
+	Name        string    `col:"name" parquet:"name,dict" json:"name,omitempty"`    // the segment's file name
+	Batch       string    `col:"batch" parquet:"batch,dict" json:"batch,omitempty"` // batch id, "" for a segment's entry
+	Table       string    `col:"table" parquet:"table,dict" json:"table,omitempty"` // of a batch
+	State       string    `col:"state" parquet:"state,dict" json:"state"`           // emitted, stored, summarised, aged, dropped
+	Reason      string    `col:"reason" parquet:"reason,dict" json:"reason,omitempty"`
+	Kind        string    `col:"kind" parquet:"kind,dict" json:"kind,omitempty"` // wire word, "" for all
+	Records     uint64    `col:"records" parquet:"records" json:"records"`
+	Bytes       uint64    `col:"bytes" parquet:"bytes" json:"bytes,omitempty"`
+	FirstOffset uint64    `col:"first_offset" parquet:"first_offset" json:"first_offset,omitempty"`
+	LastOffset  uint64    `col:"last_offset" parquet:"last_offset" json:"last_offset,omitempty"`
+	AtNs        int64     `col:"at_ns" parquet:"at_ns,delta" json:"at_ns,omitempty"` // start_ns of the batch's first row: content, not the clock
 }
 
 // Rows is a bundle of finished rows of any tables, in the order they were finished.

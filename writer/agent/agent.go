@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +25,9 @@ import (
 	"github.com/laggard-dev/laggard/collector/drain"
 	"github.com/laggard-dev/laggard/collector/ring"
 	"github.com/laggard-dev/laggard/collector/switchboard"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ledger"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -45,7 +46,7 @@ type agent struct {
 	left     error // what the drain left in the rings
 
 	mu  sync.Mutex
-	own map[string]map[int]*segment.Turn // guarded by mu: by job, ranks of our rings, and what their writers share
+	own map[record.RankID]*segment.Turn // guarded by mu: ranks of our rings, and what their writers share
 }
 
 // noRecorder is how long --until-idle waits for the first recorder.
@@ -57,7 +58,7 @@ var errNoRecorder = errors.New("agent: no recorder has made a ring in 10 minutes
 // Run runs an agent until ctx ends, or until all is idle where Options.UntilIdle says so.
 // The error says what it left undone.
 func Run(ctx context.Context, o Options) error {
-	a := &agent{o: o, own: map[string]map[int]*segment.Turn{}}
+	a := &agent{o: o, own: map[record.RankID]*segment.Turn{}}
 	if err := a.build(ctx); err != nil {
 		return err
 	}
@@ -108,8 +109,10 @@ func (a *agent) build(ctx context.Context) error {
 	return err
 }
 
+// buildFollower opens the store and makes what ships to it. A store that is down now is no error:
+// rows wait in the segments.
 func (a *agent) buildFollower(ctx context.Context) error {
-	sink, err := intake.OpenStore(ctx, a.o.Store, intake.StoreOptions{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
+	sink, err := intake.OpenStore(ctx, a.o.Store, clickhouse.Options{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
 	if err != nil {
 		return err
 	}
@@ -144,17 +147,24 @@ func (a *agent) shares() (files, ranks int) {
 	return files, 2 * (rest - files) / (2*intake.RankFiles + 1)
 }
 
-func (a *agent) owns(job string, rank int) bool {
+// owns reports whether the rank's recorder was seen here.
+func (a *agent) owns(rank record.RankID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.own[job][rank] != nil
+	return a.own[rank] != nil
 }
 
 // jobs lists the jobs whose recorders were seen here.
 func (a *agent) jobs() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.own))
+	var jobs []string
+	for rank := range a.own {
+		jobs = append(jobs, rank.Job)
+	}
+
+	slices.Sort(jobs)
+	return slices.Compact(jobs)
 }
 
 // account enters what was lost into the ledger, and into the store's.
@@ -185,7 +195,7 @@ func (a *agent) ageingOptions() ageing.Options {
 	o := ageing.Options{
 		Dir: a.o.Dir, Cap: a.o.Cap, SegmentLimit: a.o.SegmentBytes, Log: a.o.Logger,
 		Account: func(rows []row.Ledger) error {
-			if len(rows) > 0 && aged(rows[0].Job, int(rows[0].Rank), rows[0].Name) {
+			if len(rows) > 0 && aged(record.RankID{Job: rows[0].Job, Rank: int(rows[0].Rank)}, rows[0].Name) {
 				return nil // by an agent that died before the unlink
 			}
 
@@ -201,12 +211,12 @@ func (a *agent) ageingOptions() ageing.Options {
 		return a.follower.Release(d.Path, s, account)
 	}
 	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
-	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.Job, d.Rank, s.Name) }
+	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.RankID, s.Name) }
 	o.Rank = func(d segment.RankDir, infos []segment.Info) ageing.RankState {
 		state := ageing.RankState{Owned: a.follower.Ships(d.Path)}
 		// A process that hangs writes nothing and has its segment open all the same.
 		quiet := time.Since(infos[len(infos)-1].ModTime) > 10*time.Minute
-		state.Live = !quiet || a.owns(d.Job, d.Rank) && !a.drain.Idle()
+		state.Live = !quiet || a.owns(d.RankID) && !a.drain.Idle()
 		for _, s := range infos {
 			if a.follower.Holds(d.Path, s.Name) {
 				state.Open = append(state.Open, s.Name)
@@ -218,7 +228,9 @@ func (a *agent) ageingOptions() ageing.Options {
 	return o
 }
 
-// run starts all parts and ends them in order.
+// run starts all parts and ends them in order: drain, follower, then ageing and what is served.
+// Each end is the next one's signal; ctx, which SIGTERM ends, reaches wait alone, so that no part
+// leaves before what it has to finish.
 func (a *agent) run(ctx context.Context) error {
 	g, inner := errgroup.WithContext(context.WithoutCancel(ctx))
 	draining, stopDraining := context.WithCancel(inner)

@@ -8,6 +8,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
+// description is a metric's name, under laggard_, and what its labels are.
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("laggard_"+name, help, labels, nil)
 }
@@ -136,7 +137,7 @@ func (a *agent) followerMetrics(counter, gauge emit) {
 	gauge(backlogBytes, float64(st.Backlog))
 	gauge(ranksShipped, float64(st.Ranks))
 	gauge(ranksForeign, float64(st.Foreign))
-	counter(linesTotal, float64(a.follower.Counters().Lines))
+	counter(linesTotal, float64(a.follower.Lines()))
 	for reason, l := range st.Losses {
 		counter(lostWhileReading, float64(l.Events), reason)
 	}

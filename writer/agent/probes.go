@@ -73,6 +73,8 @@ type spared struct {
 	spare *os.File // guarded by mu; nil while a connection has it
 }
 
+// reserveLocked takes a descriptor into reserve, unless one is there. s.mu is held, or nobody else
+// has s yet.
 func (s *spared) reserveLocked() (err error) {
 	if s.spare == nil {
 		s.spare, err = os.Open(os.DevNull)
@@ -95,6 +97,7 @@ func (s *spared) Accept() (net.Conn, error) {
 	return &sparedConn{Conn: c, of: s}, nil
 }
 
+// acceptWithSpare gives the reserve up for the connection that found no descriptor.
 func (s *spared) acceptWithSpare() (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

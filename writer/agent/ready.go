@@ -12,18 +12,15 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// readiness is what the agent needs for its work, each told apart. It answers GET
-// /readyz in a line each, `store: ok` or `store: <reason>; <what to do>`, with 503 when
-// one is not well. /readyz/<name> asks one: a trainer waits for rings, not for a store.
-type readiness []check
-
+// check is one thing that the agent needs for its work.
 type check struct {
 	name string
-	err  func() error
+	err  func() error // nil: it is well; else the reason and what to do
 }
 
-func (a *agent) readiness() readiness {
-	all := readiness{{"rings", a.drain.Ready}, {"disk", diskReady(filepath.Join(a.o.Dir, ".laggard"))}}
+// checks are all of them, told apart: a trainer waits for rings, not for a store.
+func (a *agent) checks() []check {
+	all := []check{{"rings", a.drain.Ready}, {"disk", diskReady(filepath.Join(a.o.Dir, ".laggard"))}}
 	if a.follower != nil {
 		all = append(all, check{"store", func() error { return storeReady(a.follower.Stats(), time.Now()) }})
 	}
@@ -31,21 +28,24 @@ func (a *agent) readiness() readiness {
 	return all
 }
 
-// ServeHTTP implements http.Handler.
-func (r readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	status, text := http.StatusOK, ""
-	for _, c := range r {
-		word := "ok"
-		if err := c.err(); err != nil {
-			status, word = http.StatusServiceUnavailable, err.Error()
+// ready answers GET /readyz with a line a check, `store: ok` or `store: <reason>; <what to do>`,
+// and with 503 when one is not well.
+func ready(checks ...check) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		status, text := http.StatusOK, ""
+		for _, c := range checks {
+			word := "ok"
+			if err := c.err(); err != nil {
+				status, word = http.StatusServiceUnavailable, err.Error()
+			}
+
+			text += c.name + ": " + word + "\n"
 		}
 
-		text += c.name + ": " + word + "\n"
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(status)
+		fmt.Fprint(w, text)
 	}
-
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	fmt.Fprint(w, text)
 }
 
 // failingLong is how long a store that was reached may fail before it counts as not

@@ -13,7 +13,7 @@ import (
 
 // openSegment returns the segment writer of a new incarnation.
 func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
-	turn := a.turn(m.Job, m.Rank)
+	turn := a.turn(record.RankID{Job: m.Job, Rank: m.Rank})
 	dir := filepath.Join(a.o.Dir, m.Job, strconv.Itoa(m.Rank))
 	defer a.hint() // a rank directory may be new
 	if a.o.Format == "taskd" {
@@ -24,18 +24,14 @@ func (a *agent) openSegment(m record.Meta) (drain.Writer, error) {
 }
 
 // turn returns what the writers of a rank's directory share; the rank is ours from now on.
-func (a *agent) turn(job string, rank int) *segment.Turn {
+func (a *agent) turn(rank record.RankID) *segment.Turn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.own[job] == nil {
-		a.own[job] = map[int]*segment.Turn{}
+	if a.own[rank] == nil {
+		a.own[rank] = new(segment.Turn)
 	}
 
-	if a.own[job][rank] == nil {
-		a.own[job][rank] = new(segment.Turn)
-	}
-
-	return a.own[job][rank]
+	return a.own[rank]
 }
 
 // rotated ages before another segment is filled, so the tree stays under its cap

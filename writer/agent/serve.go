@@ -53,10 +53,10 @@ func (a *agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	r := a.readiness()
-	mux.Handle("GET /readyz", r)
-	for _, c := range r {
-		mux.Handle("GET /readyz/"+c.name, readiness{c})
+	checks := a.checks()
+	mux.Handle("GET /readyz", ready(checks...))
+	for _, c := range checks {
+		mux.Handle("GET /readyz/"+c.name, ready(c))
 	}
 
 	return mux

@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 	"github.com/apache/arrow/go/v15/arrow/memory"
-
-	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/writer/ship"
 )
 
 const (
@@ -30,8 +28,9 @@ const (
 	schemaVersion = "1"
 )
 
-// Writer writes one table. It is not safe for concurrent use.
-type Writer struct {
+// Writer writes one table, whose rows are T, a struct of schemas/row. It is not safe for
+// concurrent use.
+type Writer[T any] struct {
 	table   string
 	out     *ipc.Writer
 	builder *array.RecordBuilder
@@ -39,33 +38,16 @@ type Writer struct {
 
 // NewWriter begins a stream of a table's rows, compressed with zstd. It writes nothing
 // before the first Write or Close.
-func NewWriter(out io.Writer, table string) (*Writer, error) {
-	s, err := schemaOf(table)
-	if err != nil {
-		return nil, err
-	}
-
-	return &Writer{
+func NewWriter[T any](out io.Writer, table string) *Writer[T] {
+	s := schemaOf(reflect.TypeFor[T](), table)
+	return &Writer[T]{
 		table: table, out: ipc.NewWriter(out, ipc.WithSchema(s), ipc.WithZstd()),
 		builder: array.NewRecordBuilder(memory.DefaultAllocator, s),
-	}, nil
-}
-
-// tables are the rows of what export offers: their fields are the columns, in order.
-var tables = map[string]reflect.Type{
-	row.RanksTable:          reflect.TypeFor[row.Rank](),
-	row.StepsTable:          reflect.TypeFor[row.Step](),
-	row.CommunicationsTable: reflect.TypeFor[row.Communication](),
-	row.RecordsTable:        reflect.TypeFor[row.Record](),
-}
-
-// schemaOf returns the columns of a table; none is null.
-func schemaOf(table string) (*arrow.Schema, error) {
-	rows := tables[table]
-	if rows == nil {
-		return nil, fmt.Errorf("write Arrow stream: no table is called %q", table)
 	}
+}
 
+// schemaOf returns the columns of a table: the fields of its rows, in order; none is null.
+func schemaOf(rows reflect.Type, table string) *arrow.Schema {
 	fields := make([]arrow.Field, rows.NumField())
 	for i := range fields {
 		f := rows.Field(i)
@@ -73,7 +55,7 @@ func schemaOf(table string) (*arrow.Schema, error) {
 	}
 
 	meta := arrow.NewMetadata([]string{"schema_version", "table"}, []string{schemaVersion, table})
-	return arrow.NewSchema(fields, &meta), nil
+	return arrow.NewSchema(fields, &meta)
 }
 
 // typeOf returns the type of a column whose values have a Go type.
@@ -98,22 +80,10 @@ func typeOf(t reflect.Type) arrow.DataType {
 	panic(fmt.Sprintf("BUG: no Arrow column for %s", t))
 }
 
-// Write writes the rows of the writer's table; those of others are left alone.
-func (w *Writer) Write(rows *row.Rows) error {
-	b := &ship.Batch{Table: w.table}
-	switch w.table {
-	case row.RanksTable:
-		b.Ranks = rows.Ranks
-	case row.StepsTable:
-		b.Steps = rows.Steps
-	case row.CommunicationsTable:
-		b.Communications = rows.Communications
-	case row.RecordsTable:
-		b.Raws = rows.Raws
-	}
-
-	for from := 0; from < b.Len(); from += batchRows {
-		if err := w.batch(b, from, min(from+batchRows, b.Len())); err != nil {
+// Write writes rows.
+func (w *Writer[T]) Write(rows []T) error {
+	for some := range slices.Chunk(rows, batchRows) {
+		if err := w.batch(some); err != nil {
 			return fmt.Errorf("write Arrow stream of %s: %w", w.table, err)
 		}
 	}
@@ -121,11 +91,13 @@ func (w *Writer) Write(rows *row.Rows) error {
 	return nil
 }
 
-// batch writes rows [from, to) as one record batch.
-func (w *Writer) batch(b *ship.Batch, from, to int) error {
-	layout, _ := b.Layout()
-	for i, c := range layout.Columns {
-		appendColumn(w.builder.Field(i), b.Gather(c, from, to))
+// batch writes rows as one record batch. The builder starts anew with each, and keeps its memory.
+func (w *Writer[T]) batch(rows []T) error {
+	for i := range rows {
+		v := reflect.ValueOf(&rows[i]).Elem()
+		for c, b := range w.builder.Fields() {
+			appendValue(b, v.Field(c))
+		}
 	}
 
 	record := w.builder.NewRecord()
@@ -133,45 +105,34 @@ func (w *Writer) batch(b *ship.Batch, from, to int) error {
 	return w.out.Write(record)
 }
 
-// appendColumn appends the values of one column. The types are those of typeOf: another
+// appendValue appends a value to its column. The types are those of typeOf: another
 // one is a mistake of ours, not of the input.
-func appendColumn(b array.Builder, values any) {
-	switch v := values.(type) {
-	case []string:
-		b.(*array.StringBuilder).AppendValues(v, nil)
-	case []uint16:
-		b.(*array.Uint16Builder).AppendValues(v, nil)
-	case []uint32:
-		b.(*array.Uint32Builder).AppendValues(v, nil)
-	case []uint64:
-		b.(*array.Uint64Builder).AppendValues(v, nil)
-	case []int32:
-		b.(*array.Int32Builder).AppendValues(v, nil)
-	case []int64:
-		b.(*array.Int64Builder).AppendValues(v, nil)
-	case [][]string:
-		list := b.(*array.ListBuilder)
-		for _, texts := range v {
-			list.Append(true)
-			list.ValueBuilder().(*array.StringBuilder).AppendValues(texts, nil)
-		}
-	case [][][]uint32:
-		list := b.(*array.ListBuilder)
-		inner := list.ValueBuilder().(*array.ListBuilder)
-		for _, groups := range v {
-			list.Append(true)
-			for _, ranks := range groups {
-				inner.Append(true)
-				inner.ValueBuilder().(*array.Uint32Builder).AppendValues(ranks, nil)
-			}
+func appendValue(b array.Builder, v reflect.Value) {
+	switch b := b.(type) {
+	case *array.StringBuilder:
+		b.Append(v.String())
+	case *array.Uint16Builder:
+		b.Append(uint16(v.Uint()))
+	case *array.Uint32Builder:
+		b.Append(uint32(v.Uint()))
+	case *array.Uint64Builder:
+		b.Append(v.Uint())
+	case *array.Int32Builder:
+		b.Append(int32(v.Int()))
+	case *array.Int64Builder:
+		b.Append(v.Int())
+	case *array.ListBuilder:
+		b.Append(true)
+		for i := range v.Len() {
+			appendValue(b.ValueBuilder(), v.Index(i))
 		}
 	default:
-		panic(fmt.Sprintf("BUG: no Arrow column for %T", values))
+		panic(fmt.Sprintf("BUG: no Arrow column for %s", v.Type()))
 	}
 }
 
 // Close ends the stream; the io.Writer stays open.
-func (w *Writer) Close() error {
+func (w *Writer[T]) Close() error {
 	w.builder.Release()
 	if err := w.out.Close(); err != nil {
 		return fmt.Errorf("end Arrow stream of %s: %w", w.table, err)

@@ -2,6 +2,7 @@ package arrow
 
 import (
 	"bytes"
+	"reflect"
 	"testing"
 
 	"github.com/apache/arrow/go/v15/arrow/array"
@@ -35,12 +36,8 @@ func read(t *testing.T, b []byte, f func(*ipc.Reader)) int64 {
 func TestRowsComeBack(t *testing.T) {
 	rows := shiptest.Rows("jöb", 3, 0, batchRows+100)
 	var b bytes.Buffer
-	w, err := NewWriter(&b, row.StepsTable)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := w.Write(rows); err != nil {
+	w := NewWriter[row.Step](&b, row.StepsTable)
+	if err := w.Write(rows.Steps); err != nil {
 		t.Fatal(err)
 	}
 
@@ -69,13 +66,9 @@ func TestRowsComeBack(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	var b bytes.Buffer
-	w, err := NewWriter(&b, row.RanksTable)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	w := NewWriter[row.Rank](&b, row.RanksTable)
 	rank := shiptest.Rank("j", 1, 2)
-	if err := w.Write(&row.Rows{Ranks: []row.Rank{rank, {Job: "j"}, rank}}); err != nil {
+	if err := w.Write([]row.Rank{rank, {Job: "j"}, rank}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -101,36 +94,33 @@ func TestLists(t *testing.T) {
 
 func TestEveryTable(t *testing.T) {
 	rows := shiptest.Rows("j", 0, 0, 40)
-	for table, want := range map[string]int64{
-		row.RanksTable: 1, row.StepsTable: 40, row.CommunicationsTable: 6, row.RecordsTable: 40,
-	} {
-		var b bytes.Buffer
-		w, err := NewWriter(&b, table)
-		if err != nil {
-			t.Fatal(err)
-		}
+	written(t, row.RanksTable, rows.Ranks, 1)
+	written(t, row.StepsTable, rows.Steps, 40)
+	written(t, row.CommunicationsTable, rows.Communications, 6)
+	written(t, row.RecordsTable, rows.Raws.AppendTo(nil), 40)
+}
 
-		if err := w.Write(rows); err != nil {
-			t.Fatal(err)
-		}
-
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-
-		n := read(t, b.Bytes(), func(r *ipc.Reader) {
-			for i, f := range r.Schema().Fields() {
-				if f.Nullable || f.Name != tables[table].Field(i).Tag.Get("col") {
-					t.Errorf("%s: column %d is %s", table, i, f)
-				}
-			}
-		})
-		if n != want {
-			t.Errorf("%s: %d rows, want %d", table, n, want)
-		}
+// written writes rows and compares their number and the columns' names.
+func written[T any](t *testing.T, table string, rows []T, want int64) {
+	t.Helper()
+	var b bytes.Buffer
+	w := NewWriter[T](&b, table)
+	if err := w.Write(rows); err != nil {
+		t.Fatal(err)
 	}
 
-	if _, err := NewWriter(nil, "other"); err == nil {
-		t.Fatal("a table that is not ours is written")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	n := read(t, b.Bytes(), func(r *ipc.Reader) {
+		for i, f := range r.Schema().Fields() {
+			if f.Nullable || f.Name != reflect.TypeFor[T]().Field(i).Tag.Get("col") {
+				t.Errorf("%s: column %d is %s", table, i, f)
+			}
+		}
+	})
+	if n != want {
+		t.Errorf("%s: %d rows, want %d", table, n, want)
 	}
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/laggard-dev/laggard/writer/ledger"
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
-	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Difference is one place where the store is not what it must be.
@@ -122,7 +121,7 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 
 	for i, d := range dirs {
 		r := a.rank(uint32(d.Rank))
-		if r.disk, err = readDisk(ctx, d, open[tail.Key{Job: job, Rank: d.Rank}], func(name string) bool { return aged(job, d.Rank, name) }); err != nil {
+		if r.disk, err = readDisk(ctx, d, open[d.RankID], func(name string) bool { return aged(d.RankID, name) }); err != nil {
 			return nil, err
 		}
 
@@ -131,7 +130,7 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 		}
 	}
 
-	t, err := sink.Tally(ctx, job)
+	held, kept, err := sink.Tally(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +139,7 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 		a.rank(entries[i].Rank).local(&entries[i])
 	}
 
-	a.take(t)
+	a.take(held, kept)
 	a.compare()
 	return &a.report, nil
 }
@@ -153,6 +152,7 @@ type auditor struct {
 	raw, summed map[string]bool
 }
 
+// rank is what is known of a rank, nothing at first.
 func (a *auditor) rank(n uint32) *rank {
 	r := a.ranks[n]
 	if r == nil {
@@ -163,11 +163,11 @@ func (a *auditor) rank(n uint32) *rank {
 	return r
 }
 
-// take sorts the store's numbers by rank. Ranks of which this directory has
+// take sorts the store's numbers and its ledger by rank. Ranks of which this directory has
 // nothing are another agent's.
-func (a *auditor) take(t *ship.Tally) {
+func (a *auditor) take(held map[ship.Place]ship.Held, ledger []row.Ledger) {
 	a.raw, a.summed = map[string]bool{}, map[string]bool{}
-	for p, n := range t.Rows {
+	for p, n := range held {
 		if p.Table == row.RecordsTable && n.Rows > 0 {
 			a.raw[p.Kind] = true
 		}
@@ -178,8 +178,8 @@ func (a *auditor) take(t *ship.Tally) {
 		}
 	}
 
-	for i := range t.Ledger {
-		l := &t.Ledger[i]
+	for i := range ledger {
+		l := &ledger[i]
 		switch {
 		case l.Batch == "" && l.State == "stored":
 			a.raw[l.Kind] = true
@@ -193,6 +193,7 @@ func (a *auditor) take(t *ship.Tally) {
 	}
 }
 
+// compare compares rank by rank, and puts the differences in an order that does not change.
 func (a *auditor) compare() {
 	a.report.Ranks = len(a.ranks)
 	for _, n := range slices.Sorted(maps.Keys(a.ranks)) {
@@ -205,9 +206,11 @@ func (a *auditor) compare() {
 	a.report.Equal = len(a.report.Differences) == 0
 }
 
-// isRaw reports whether a kind's records become rows of the table records.
+// isRaw reports whether a kind's records become rows of the table records: as rows or account of
+// the store say. Of a kind that neither knows, every one but Communication is, as by default.
 func (a *auditor) isRaw(kind string) bool {
 	return a.raw[kind] || !a.summed[kind] && kind != communication
 }
 
+// differ adds a difference to the report.
 func (a *auditor) differ(d Difference) { a.report.Differences = append(a.report.Differences, d) }

@@ -32,7 +32,8 @@ type disk struct {
 }
 
 // readDisk rolls the files of a rank up, as shipping does, and counts. open is what a
-// follower has read and not stored.
+// follower has read and not stored. All raw ranges are asked for, whatever was stored: which kinds
+// the store has as rows is asked afterwards.
 func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged func(name string) bool) (disk, error) {
 	d := disk{
 		names: map[uint64]string{}, aged: map[uint64]bool{}, rows: map[ship.Place]bounds{},
@@ -98,18 +99,8 @@ func (d *disk) take(s *rollup.Stream, closed bool) {
 // waits reports whether a record lies between where the follower's restart would read
 // and how far it has read.
 func (d *disk) waits(r *row.Raw) bool {
-	name := d.names[r.Segment]
-	return !before(name, int64(r.Offset), d.open.From) && before(name, int64(r.Offset), d.open.Until)
-}
-
-func before(name string, offset int64, p rollup.Position) bool {
-	if name == p.Segment {
-		return offset < p.Offset
-	}
-
-	at, _ := segment.Number(name)
-	limit, _ := segment.Number(p.Segment)
-	return at < limit
+	at := segment.Position{Segment: d.names[r.Segment], Offset: int64(r.Offset)}
+	return !at.Before(d.open.From) && at.Before(d.open.Until)
 }
 
 // grow counts one more row of a place.

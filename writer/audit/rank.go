@@ -33,6 +33,7 @@ type rank struct {
 	batched  map[ship.Place]uint64 // rows of the batches that were acknowledged, of all kinds
 }
 
+// newRank is a rank of which nothing is known.
 func newRank(n uint32) *rank {
 	return &rank{
 		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, rows: map[ship.Place]ship.Held{},
@@ -40,20 +41,23 @@ func newRank(n uint32) *rank {
 	}
 }
 
-// local takes an entry of the local ledger.
+// local takes an entry of the local ledger. A loss that was told again after a restart (writer/taskd)
+// has the same key, and counts once.
 func (r *rank) local(l *row.Ledger) {
 	r.losses[ship.KeyOfLedger(l)] = *l
 	if l.State == "aged" && l.Name != "" {
-		r.aged[l.Segment] = segment.Plain(l.Name)
+		r.aged[uint64(l.Segment)] = segment.Plain(l.Name)
 	}
 }
 
-// entry takes an entry of the store's ledger.
+// entry takes an entry of the store's ledger: of a batch, how many rows the store acknowledged; of a
+// segment, what became of its records. A segment that was read again after it had grown has several,
+// each of all of it: the one that reaches furthest counts.
 func (r *rank) entry(l *row.Ledger) {
 	if l.Batch != "" {
-		p := ship.Place{Table: l.Table, Rank: l.Rank, Of: l.Incarnation}
+		p := ship.Place{Table: l.Table, Rank: l.Rank, Of: uint64(l.Incarnation)}
 		if l.Table == row.RecordsTable {
-			p.Of = l.Segment
+			p.Of = uint64(l.Segment)
 		}
 
 		r.batched[p] += l.Records
@@ -69,10 +73,11 @@ func (r *rank) entry(l *row.Ledger) {
 		r.segments[k] = *l
 	}
 
-	r.names[l.Segment] = segment.Plain(l.Name)
+	r.names[uint64(l.Segment)] = segment.Plain(l.Name)
 }
 
-// one compares a rank and adds it to the account.
+// one compares a rank and adds it to the account. What is lost was emitted: the local ledger says so
+// itself, of the files' loss lines it is added here.
 func (a *auditor) one(r *rank) {
 	d := &r.disk
 	a.report.Segments += len(d.names)
@@ -124,7 +129,7 @@ func (a *auditor) calls(r *rank, gone uint64) {
 func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
 	want = map[ship.Place]bounds{}
 	for k, l := range r.segments {
-		if _, on := r.disk.names[k.Segment]; on {
+		if _, on := r.disk.names[uint64(k.Segment)]; on {
 			continue
 		}
 
@@ -136,7 +141,7 @@ func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
 			}
 
 			if a.isRaw(k.Kind) {
-				key := r.raw(k.Segment, k.Kind)
+				key := r.raw(uint64(k.Segment), k.Kind)
 				b := want[key]
 				want[key] = bounds{b.least + l.Records, b.most + l.Records}
 			} else if k.Kind != communication {
@@ -154,11 +159,11 @@ func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
 	}
 
 	for k, l := range r.segments {
-		if _, on := r.disk.names[k.Segment]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
+		if _, on := r.disk.names[uint64(k.Segment)]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
 			continue
 		}
 
-		key := r.raw(k.Segment, k.Kind)
+		key := r.raw(uint64(k.Segment), k.Kind)
 		if b, ok := want[key]; ok {
 			n := min(b.least, l.Records)
 			want[key] = bounds{b.least - n, b.most - n}
@@ -228,6 +233,7 @@ func (r *rank) why(k ship.Place, want bounds, have ship.Held) string {
 		return ""
 	}
 
+	// What the store acknowledged is by batches, which hold all kinds of a segment: so is the total.
 	_, on := r.disk.names[k.Of]
 	acknowledged := r.batched[r.raw(k.Of, "")]
 	total := uint64(0)
@@ -255,11 +261,13 @@ func (r *rank) why(k ship.Place, want bounds, have ship.Held) string {
 	return "shipped by the ledger's account and not in the store"
 }
 
+// nameOf is the file name of a segment, by whoever knows it, "" unknown.
 func (r *rank) nameOf(id uint64) string {
 	return cmp.Or(r.disk.names[id], r.names[id], r.aged[id])
 }
 
-// processes compares the rows of the tables that are keyed by process: steps and windows.
+// processes compares the rows of the tables that are keyed by process: steps and windows. A window
+// that a pass stored before its end has complements, which are rows more than the files give.
 func (a *auditor) processes(r *rank) {
 	cut := len(r.aged) > 0 || r.cut() // the files are not all there
 	all := map[ship.Place]bounds{}

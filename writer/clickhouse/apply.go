@@ -107,7 +107,8 @@ func clusterHosts(ctx context.Context, conn clickhouse.Conn, cluster string) ([]
 	return shards, err
 }
 
-// everywhere runs ON CLUSTER statements and returns what went wrong with them.
+// everywhere runs ON CLUSTER statements and returns what went wrong with them. A host that is down
+// lets each wait: after the first the wait is short.
 func (s *Sink) everywhere(ctx context.Context, statements []string) error {
 	var said []error
 	wait := ddlSeconds
@@ -128,7 +129,8 @@ func (s *Sink) everywhere(ctx context.Context, statements []string) error {
 	return errors.Join(said...)
 }
 
-// complete makes on one host what it lacks of the schema, and says what it lacks then.
+// complete makes on one host what it lacks of the schema, and says what it lacks then: a table that
+// is missing, or was made without the cluster, is for a person, columns are added here.
 func (s *Sink) complete(ctx context.Context, o ddl.Options) error {
 	defer s.drop()
 	var columns, engines map[string]string

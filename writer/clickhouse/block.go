@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/ClickHouse/ch-go/proto"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -27,12 +29,11 @@ type block struct {
 
 // column is one column of a block.
 type column struct {
-	name, typ string
-	source    ship.Column
-	kind      kind
-	data      []byte
-	dict      dictionary
-	words     []string // of a column of numbered words, nil of any other
+	source reflect.StructField // of the rows; its Name is the column's
+	typ    string              // at the server
+	data   []byte
+	dict   dictionary
+	words  []string // of a column of numbered words, nil of any other
 	// Of arrays: their ends, which go before the values; of arrays of arrays the inner
 	// ends go between the two.
 	ends, inner []byte
@@ -40,39 +41,30 @@ type column struct {
 	elements    uint64
 }
 
-// kind is how a column is encoded.
-type kind uint8
-
-const (
-	bits16 kind = iota
-	bits32
-	bits64
-	text
-	textDictionary // LowCardinality(String)
-	texts          // Array(String)
-	numbers        // Array(Array(UInt32))
-)
-
 // tile is how many rows are turned into columns at once: 160 KiB of the widest row, which
 // stay in the L2 cache.
 const tile = 512
 
-// wants gives the types that a Go type may have on a server, and their encodings.
-var wants = map[reflect.Type]map[string]kind{
-	reflect.TypeFor[uint16]():     {"UInt16": bits16},
-	reflect.TypeFor[uint32]():     {"UInt32": bits32},
-	reflect.TypeFor[int32]():      {"Int32": bits32},
-	reflect.TypeFor[uint64]():     {"UInt64": bits64},
-	reflect.TypeFor[int64]():      {"Int64": bits64},
-	reflect.TypeFor[string]():     {"String": text, "LowCardinality(String)": textDictionary},
-	reflect.TypeFor[row.Word]():   {"String": text, "LowCardinality(String)": textDictionary},
-	reflect.TypeFor[[]string]():   {"Array(String)": texts},
-	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))": numbers},
+// lowCardinality is the type of a column of few different words, see dictionary.
+const lowCardinality = "LowCardinality(String)"
+
+// wants gives the types that a Go type may have on a server. They alone decide the encoding.
+var wants = map[reflect.Type][]string{
+	reflect.TypeFor[uint16]():     {"UInt16"},
+	reflect.TypeFor[uint32]():     {"UInt32"},
+	reflect.TypeFor[int32]():      {"Int32"},
+	reflect.TypeFor[uint64]():     {"UInt64"},
+	reflect.TypeFor[record.ID]():  {"UInt64"},
+	reflect.TypeFor[int64]():      {"Int64"},
+	reflect.TypeFor[string]():     {"String", lowCardinality},
+	reflect.TypeFor[row.Word]():   {"String", lowCardinality},
+	reflect.TypeFor[[]string]():   {"Array(String)"},
+	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))"},
 }
 
 // shape makes b have the columns of a table's layout in the types of the server's
 // header.
-func (b *block) shape(table string, layout ship.Layout, header []native.Heading) error {
+func (b *block) shape(table string, layout ship.Layout, header []ddl.Column) error {
 	want := layout.Columns
 	if len(header) != len(want) {
 		return fmt.Errorf("the server names %d columns of %s, want %d", len(header), table, len(want))
@@ -84,27 +76,18 @@ func (b *block) shape(table string, layout ship.Layout, header []native.Heading)
 
 	b.columns = b.columns[:len(want)]
 	for i, h := range header {
-		k, ok := wants[want[i].Type][h.Type]
-		if h.Name != want[i].Name || !ok {
-			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.Name, h.Type, typeNames(want[i].Type))
+		types := wants[want[i].Type]
+		if h.Name != want[i].Name || !slices.Contains(types, h.Type) {
+			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.Name, h.Type, strings.Join(types, " or "))
 		}
 
 		c := &b.columns[i]
-		*c = column{name: h.Name, typ: h.Type, source: want[i], kind: k, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
+		*c = column{source: want[i], typ: h.Type, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
 		c.dict.reset()
 	}
 
 	b.rows = 0
 	return nil
-}
-
-func typeNames(t reflect.Type) string {
-	var names []string
-	for name := range wants[t] {
-		names = append(names, name)
-	}
-
-	return strings.Join(names, " or ")
 }
 
 // fill encodes rows that lie at base; words are those that raw rows number.
@@ -133,32 +116,32 @@ func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []
 func (c *column) add(p unsafe.Pointer, stride uintptr, n int) {
 	at := func(i int) unsafe.Pointer { return unsafe.Add(p, uintptr(i)*stride) }
 	data := c.data
-	switch c.kind {
-	case bits16:
+	switch c.typ {
+	case "UInt16":
 		for i := range n {
 			data = binary.LittleEndian.AppendUint16(data, *(*uint16)(at(i)))
 		}
-	case bits32:
+	case "UInt32", "Int32":
 		for i := range n {
 			data = binary.LittleEndian.AppendUint32(data, *(*uint32)(at(i)))
 		}
-	case bits64:
+	case "UInt64", "Int64":
 		for i := range n {
 			data = binary.LittleEndian.AppendUint64(data, *(*uint64)(at(i)))
 		}
-	case text:
+	case "String":
 		for i := range n {
 			data = appendText(data, c.text(at(i)))
 		}
-	case textDictionary:
+	case lowCardinality:
 		for i := range n {
 			c.dict.add(c.text(at(i)))
 		}
-	case texts:
+	case "Array(String)":
 		for i := range n {
 			data = c.appendTexts(data, *(*[]string)(at(i)))
 		}
-	case numbers:
+	case "Array(Array(UInt32))":
 		for i := range n {
 			data = c.appendNumbers(data, *(*[][]uint32)(at(i)))
 		}
@@ -205,17 +188,17 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// encode is the native.Block.
+// encode makes the block's bytes, as native.Conn.Send asks for them.
 func (b *block) encode(revision int, put func([]byte) error) error {
 	var head proto.Buffer
 	info := proto.Block{Columns: len(b.columns), Rows: b.rows, Info: proto.BlockInfo{BucketNum: -1}}
 	info.EncodeAware(&head, revision)
 	for i := range b.columns {
 		c := &b.columns[i]
-		head.PutString(c.name)
+		head.PutString(c.source.Name)
 		head.PutString(c.typ)
 		pieces := [][]byte{c.ends, c.inner, c.data}
-		if c.kind == textDictionary {
+		if c.typ == lowCardinality {
 			pieces = c.dict.encode(&head, b.rows)
 		}
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -17,7 +18,7 @@ import (
 // types of old and new servers, also when the block's memory was used before.
 func TestBlock_Words(t *testing.T) {
 	current := headings(t, row.RecordsTable)
-	var plain []native.Heading
+	var plain []ddl.Column
 	for _, h := range current {
 		h.Type = strings.TrimSuffix(strings.TrimPrefix(h.Type, "LowCardinality("), ")")
 		plain = append(plain, h)
@@ -35,7 +36,7 @@ func TestBlock_Words(t *testing.T) {
 		}
 
 		batch := &ship.Batch{Table: row.RecordsTable, Rows: row.Rows{Raws: row.Pack(all...)}}
-		for _, header := range [][]native.Heading{current, plain} {
+		for _, header := range [][]ddl.Column{current, plain} {
 			columns := decoded(t, encoded(t, &b, batch, header))
 			for i, r := range all {
 				want := []any{r.Job, r.Node, r.Kind, r.Side, r.Op, r.OpRaw, r.Group, r.Dtype, r.Path}
@@ -58,7 +59,7 @@ func TestBlock_Words(t *testing.T) {
 	}
 }
 
-func encoded(t *testing.T, b *block, batch *ship.Batch, header []native.Heading) []byte {
+func encoded(t *testing.T, b *block, batch *ship.Batch, header []ddl.Column) []byte {
 	t.Helper()
 	layout, base := batch.Layout()
 	if err := b.shape(batch.Table, layout, header); err != nil {

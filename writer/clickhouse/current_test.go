@@ -54,21 +54,21 @@ func TestCurrentEngine(t *testing.T) {
 			}
 		}
 
-		tally, err := sink.Tally(t.Context(), "tally")
+		held, _, err := sink.Tally(t.Context(), "tally")
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		tables := map[string]int{}
-		for p, n := range tally.Rows {
+		for p, n := range held {
 			tables[p.Table]++
 			if p.Table == row.StepsTable && (p.Rank != 3 || n.Rows != 40 || n.Distinct != 40) {
 				t.Fatalf("steps of %+v: %+v", p, n)
 			}
 		}
 
-		if len(tally.Rows) != 3 || tables[row.StepsTable] != 1 || tables[row.RecordsTable] != 1 || tables[row.CommunicationsTable] != 1 {
-			t.Fatalf("%+v", tally)
+		if len(held) != 3 || tables[row.StepsTable] != 1 || tables[row.RecordsTable] != 1 || tables[row.CommunicationsTable] != 1 {
+			t.Fatalf("%+v", held)
 		}
 	})
 	t.Run("Verdicts", func(t *testing.T) {

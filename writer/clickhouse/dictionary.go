@@ -7,13 +7,15 @@ import (
 )
 
 // dictionary is a LowCardinality(String) column: the different values once, and for
-// each row the place of its value.
+// each row the place of its value, in as few bytes as their number needs. On the wire it is
+//
+//	int64 version, int64 flags | width of places, int64 values, the values; int64 rows, the places
 type dictionary struct {
 	places map[string]uint32
 	keys   []byte // the values, encoded
 	rows   []uint32
 	packed []byte
-	last   string
+	last   string // added last: rows mostly repeat it, and a map is slower than a comparison
 	place  uint32 // of last
 }
 

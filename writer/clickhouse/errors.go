@@ -17,7 +17,8 @@ import (
 // to drop a row because of a code that nobody here knows would be a loss.
 var (
 	// poisonCodes are raised by values: a constraint, an expression of a
-	// materialised or default column, a text that does not parse.
+	// materialised or default column, a text that does not parse. The numbers are those of
+	// ErrorCodes.cpp in the server's source; they never change their meaning.
 	poisonCodes = map[int32]bool{
 		6: true, 26: true, 27: true, 38: true, 41: true, 69: true, 72: true, 117: true, 131: true,
 		153: true, 321: true, 349: true, 395: true, 407: true, 469: true, 691: true,
@@ -86,6 +87,8 @@ func (s *Sink) classify(what string, err error) *ship.Error {
 	return e
 }
 
+// isTLS reports whether a certificate, or a port that speaks no TLS, is at fault: another try does no
+// better before somebody puts it right.
 func isTLS(err error) bool {
 	var (
 		invalid   x509.CertificateInvalidError
@@ -98,6 +101,7 @@ func isTLS(err error) bool {
 		errors.As(err, &verify) || errors.As(err, &header)
 }
 
+// refused is an error that pauses the shipper until somebody has followed the hint.
 func refused(err error, hint string) *ship.Error {
 	return &ship.Error{Class: ship.Refused, Err: err, Hint: hint}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Insert implements ship.Sink.
+// Insert implements ship.Sink. Where it fails after rows have left, the error says that some may be
+// stored, whatever the server said.
 func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Sink) insertProven(ctx context.Context, conn clickhouse.Conn, b *ship.B
 }
 
 // insert sends b; sent tells whether rows may have left.
-func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *ship.Batch, settings []native.Setting) (sent bool, err error) {
+func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *ship.Batch, settings clickhouse.Settings) (sent bool, err error) {
 	query := insertQuery(s.table(k, b.Table), b.Table)
 	if s.address.HTTP {
 		return s.insertHTTP(ctx, conn, b, query, settings)
@@ -103,7 +104,7 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 // begin opens the insert on the link of the insert before, or on a new one. A kept
 // link may have died since (the server was started again): nothing of b has left
 // yet, so it is tried once more.
-func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings []native.Setting) (*native.Conn, error) {
+func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings clickhouse.Settings) (*native.Conn, error) {
 	l := s.link
 	s.link = nil // until it has carried this insert out
 	for {
@@ -134,7 +135,8 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 	}
 }
 
-// send makes the block and sends it; sent tells whether rows may have left.
+// send makes the block and sends it; sent tells whether rows may have left. The block is made when
+// the server has told its types: the same batch is other bytes on another server.
 func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bool, err error) {
 	layout, base := b.Layout()
 	if err := s.block.shape(b.Table, layout, l.Header); err != nil {
@@ -150,16 +152,10 @@ func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bo
 	return true, l.Send(s.block.encode)
 }
 
-// insertHTTP is insert over the HTTP interface, which clickhouse-go speaks.
-func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, query string, settings []native.Setting) (sent bool, err error) {
-	values := clickhouse.Settings{}
-	for _, one := range settings {
-		if values[one.Name] = one.Number; one.Text != "" {
-			values[one.Name] = one.Text
-		}
-	}
-
-	ctx = clickhouse.Context(ctx, clickhouse.WithQueryID(b.Query), clickhouse.WithSettings(values))
+// insertHTTP is insert over the HTTP interface, which clickhouse-go speaks. Its columns take slices
+// of Go values, so they are gathered once more; who needs speed uses the native protocol.
+func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, query string, settings clickhouse.Settings) (sent bool, err error) {
+	ctx = clickhouse.Context(ctx, clickhouse.WithQueryID(b.Query), clickhouse.WithSettings(settings))
 	block, err := conn.PrepareBatch(ctx, query)
 	if err != nil {
 		return false, err
@@ -192,26 +188,26 @@ func insertQuery(quoted, table string) string {
 // insertSettings are those that this server has: an insert of its own or, where it is to be
 // collected with others', one that is answered when its rows are in a part, and a token that
 // tells a retry of the same rows. An old server tells it by the block's content.
-func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int, collected bool) []native.Setting {
-	var settings []native.Setting
+func (s *Sink) insertSettings(k *server, b *ship.Batch, epoch int, collected bool) clickhouse.Settings {
+	settings := clickhouse.Settings{}
 	switch {
 	case collected:
-		settings = append(settings, native.Setting{Name: "async_insert", Number: 1}, native.Setting{Name: "wait_for_async_insert", Number: 1})
+		settings["async_insert"], settings["wait_for_async_insert"] = 1, 1
 		if k.settings["deduplicate_insert"] { // by default, unless a profile says otherwise
-			settings = append(settings, native.Setting{Name: "deduplicate_insert", Text: "enable"})
+			settings["deduplicate_insert"] = "enable"
 		}
 	case k.settings["async_insert"]:
-		settings = append(settings, native.Setting{Name: "async_insert"})
+		settings["async_insert"] = 0
 	}
 
 	if k.settings["insert_deduplication_token"] {
-		settings = append(settings, native.Setting{Name: "insert_deduplication_token", Text: fmt.Sprintf("%s-%d", b.ID, epoch)})
+		settings["insert_deduplication_token"] = fmt.Sprintf("%s-%d", b.ID, epoch)
 	} else if epoch > 0 && k.settings["insert_deduplicate"] {
-		settings = append(settings, native.Setting{Name: "insert_deduplicate"})
+		settings["insert_deduplicate"] = 0
 	}
 
 	if k.settings["insert_distributed_sync"] {
-		settings = append(settings, native.Setting{Name: "insert_distributed_sync", Number: 1})
+		settings["insert_distributed_sync"] = 1
 	}
 
 	return settings

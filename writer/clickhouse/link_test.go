@@ -16,6 +16,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -24,14 +25,13 @@ import (
 )
 
 // headings are the columns of a table as a current server has them.
-func headings(t *testing.T, table string) []native.Heading {
+func headings(t *testing.T, table string) []ddl.Column {
 	t.Helper()
-	var all []native.Heading
+	var all []ddl.Column
 	for _, c := range ship.LayoutOf(table).Columns {
-		h := native.Heading{Name: c.Name}
-		for typ, k := range wants[c.Type] {
-			plain, dictionary := k == text, k == textDictionary
-			if !plain && !dictionary || (c.Name == "path") == plain {
+		h := ddl.Column{Name: c.Name}
+		for _, typ := range wants[c.Type] {
+			if plain := typ == "String"; !plain && typ != lowCardinality || (c.Name == "path") == plain {
 				h.Type = typ
 			}
 		}
@@ -52,7 +52,7 @@ type seen struct {
 
 // current answers one insert as a server of today does: ch-go decodes the packets.
 // Asked to refuse, it sends an exception instead of the header.
-func current(l net.Listener, header []native.Heading, refuse int32) seen {
+func current(l net.Listener, header []ddl.Column, refuse int32) seen {
 	var s seen
 	conn, err := l.Accept()
 	if err != nil {
@@ -158,7 +158,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	}
 
 	query := insertQuery("`d`.`records`", row.RecordsTable)
-	if err := link.Begin(query, "id-1", []native.Setting{{Name: "async_insert"}, {Name: "insert_deduplication_token", Text: "x'y"}}); err != nil {
+	if err := link.Begin(query, "id-1", clickhouse.Settings{"async_insert": 0, "insert_deduplication_token": "x'y"}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -66,7 +66,8 @@ func (s *Sink) change(cause error) {
 	s.o.Logger.Warn("replica changed: the next is asked what it has", "from", old, "to", s.address.Host, "err", cause)
 }
 
-// stranger notes that nothing is known of what the replica has.
+// stranger notes that nothing is known of what the replica has: it may lack what the one before
+// acknowledged, and may drop as known what it never had.
 func (s *Sink) stranger() {
 	for _, table := range ddl.Tables {
 		s.unsynced[table], s.unproven[table] = true, true
@@ -133,7 +134,9 @@ func (s *Sink) readBack(k *server, b *ship.Batch) bool {
 	return drops && (b.Unplaced || b.Sent || s.unproven[b.Table])
 }
 
-// proven looks for the rows of b where they were inserted.
+// proven looks for the rows of b where they were inserted: true, all of them are there; false, none,
+// and nobody can have them. Some of them, or a replica that could not catch up, are an error: what
+// is missing may still come.
 func (s *Sink) proven(ctx context.Context, conn clickhouse.Conn, k *server, b *ship.Batch) (bool, error) {
 	there := 0
 	look := func() error {
@@ -185,7 +188,8 @@ func (k *server) replicated(table string) bool {
 	return strings.HasPrefix(k.engines[k.name(table)], "Replicated")
 }
 
-// place is how far the log of a replicated table had come.
+// place is how far the log of a replicated table had come. All that was inserted before is in a
+// replica that has read the log beyond index and has no older insert to fetch.
 type place struct {
 	path    string // in Keeper
 	replica string

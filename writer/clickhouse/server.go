@@ -10,7 +10,8 @@ import (
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 )
 
-// server is what is known of the other side.
+// server is what is known of the other side, until the connections are dropped: a server that was
+// replaced by a newer one, or has other tables, is asked anew.
 type server struct {
 	version  ddl.Version
 	settings map[string]bool

@@ -20,11 +20,11 @@ func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 	wait := 20 * time.Millisecond
 	var flushes map[string]bool
 	for {
-		var now look
+		var inserts, now map[string]bool
 		err := s.call(ctx, "look for running inserts", func(ctx context.Context, conn clickhouse.Conn) error {
 			k, err := s.known(ctx, conn)
 			if err == nil {
-				now, err = underWay(ctx, conn, k)
+				inserts, now, err = underWay(ctx, conn, k)
 			}
 
 			return err
@@ -34,7 +34,7 @@ func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 		}
 
 		var running string
-		running, flushes = now.holding(b, flushes)
+		running, flushes = holding(b, inserts, now, flushes)
 		if running == "" {
 			return nil
 		}
@@ -52,41 +52,37 @@ func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 	}
 }
 
-// look is what was under way on a server at one moment, by query ids.
-type look struct {
-	inserts map[string]bool // laggard's, that run or wait in the queue
-	flushes map[string]bool // of the queue: the server's own inserts, of whatever waited in it
-}
-
-// underWay looks at a server. The queue comes first: what has left it since is in a flush.
+// underWay looks what a server is at, by query ids: inserts are laggard's, that run or wait in
+// the queue, flushes are the server's own, of whatever waited in it. It looks at the queue
+// first: what has left it since is in a flush.
 //
 // Caveat: a flush for which the server has no thread left is in neither for that long.
-func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (now look, err error) {
+func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (inserts, flushes map[string]bool, err error) {
 	ours := "query_id LIKE " + ddl.Literal(ship.QueryPrefix+"%")
 	if !k.queue {
-		now.inserts, err = names(ctx, conn, "SELECT query_id FROM system.processes WHERE "+ours)
-		return now, err
+		inserts, err = names(ctx, conn, "SELECT query_id FROM system.processes WHERE "+ours)
+		return inserts, nil, err
 	}
 
-	if now.inserts, err = names(ctx, conn, "SELECT arrayJoin(`entries.query_id`) AS query_id FROM system.asynchronous_inserts WHERE "+ours); err != nil {
-		return now, err
+	if inserts, err = names(ctx, conn, "SELECT arrayJoin(`entries.query_id`) AS query_id FROM system.asynchronous_inserts WHERE "+ours); err != nil {
+		return nil, nil, err
 	}
 
-	now.flushes = map[string]bool{}
+	flushes = map[string]bool{}
 
 	const flush = "query_kind = 'AsyncInsertFlush'"
 	q := "SELECT query_id, toBool(" + flush + ") FROM system.processes WHERE " + ours + " OR " + flush
-	return now, eachRow(ctx, conn, q, func(rows driver.Rows) error {
+	return inserts, flushes, eachRow(ctx, conn, q, func(rows driver.Rows) error {
 		var id string
-		var flushes bool
-		if err := rows.Scan(&id, &flushes); err != nil {
+		var flushed bool
+		if err := rows.Scan(&id, &flushed); err != nil {
 			return err
 		}
 
-		if flushes {
-			now.flushes[id] = true
+		if flushed {
+			flushes[id] = true
 		} else {
-			now.inserts[id] = true
+			inserts[id] = true
 		}
 
 		return nil
@@ -96,10 +92,11 @@ func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (now look, e
 // holding returns what is to be waited for before it is known which rows of b are stored, ""
 // for nothing: first the inserts that conflict with b, then the flushes that were there once
 // no such insert was; later ones hold other rows. An insert may go from its process into the
-// queue, and from there into a flush, which tells of nobody whose rows it holds. before are
-// the flushes that the look before left, nil after an insert or at the first look.
-func (now look) holding(b *ship.Batch, before map[string]bool) (id string, flushes map[string]bool) {
-	for id := range now.inserts {
+// queue, and from there into a flush, which tells of nobody whose rows it holds. inserts and
+// now are what underWay saw; before are the flushes that were left the last time, nil after an
+// insert or at the first look.
+func holding(b *ship.Batch, inserts, now, before map[string]bool) (id string, flushes map[string]bool) {
+	for id := range inserts {
 		if b.Conflicts(id) {
 			return id, nil
 		}
@@ -107,10 +104,10 @@ func (now look) holding(b *ship.Batch, before map[string]bool) (id string, flush
 
 	flushes = before
 	if flushes == nil {
-		flushes = maps.Clone(now.flushes)
+		flushes = maps.Clone(now)
 	}
 
-	maps.DeleteFunc(flushes, func(id string, _ bool) bool { return !now.flushes[id] })
+	maps.DeleteFunc(flushes, func(id string, _ bool) bool { return !now[id] })
 	for id := range flushes {
 		return id, flushes
 	}

@@ -29,6 +29,7 @@ func set(ids ...string) map[string]bool {
 func TestLooks(t *testing.T) {
 	b := ship.Cut(shiptest.Rows("j", 3, 0, 10))[0]
 	ours, other := b.Query, ship.Cut(shiptest.Rows("j", 4, 0, 10))[0].Query
+	type look struct{ inserts, flushes map[string]bool }
 	for name, c := range map[string]struct {
 		looks []look
 		want  []string // what each look waits for, the last nothing
@@ -43,7 +44,7 @@ func TestLooks(t *testing.T) {
 		var flushes map[string]bool
 		for i, now := range c.looks {
 			var got string
-			got, flushes = now.holding(b, flushes)
+			got, flushes = holding(b, now.inserts, now.flushes, flushes)
 			if c.want[i] == "" && got == "" || got != "" && set(strings.Fields(c.want[i])...)[got] {
 				continue
 			}

@@ -217,7 +217,8 @@ func (s *Sink) Ping(ctx context.Context) error {
 	return err
 }
 
-// call runs f with a connection and a time limit, and says what its error means.
+// call runs f with a connection and a time limit, and says what its error means. A refusal drops
+// the connections: a new password, or other rights, are seen by new ones only.
 func (s *Sink) call(ctx context.Context, what string, f func(context.Context, clickhouse.Conn) error) error {
 	conn, err := s.connect(ctx)
 	if err != nil {

@@ -55,7 +55,8 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	return stored, nil
 }
 
-// lookup is one query and what to do with its rows.
+// lookup is one query and what to do with its rows. The condition is by ranges, not by keys: a
+// server reads whole granules anyway, and the text stays short; scan tells which rows were meant.
 type lookup struct {
 	columns string
 	where   string
@@ -63,6 +64,7 @@ type lookup struct {
 	scan    func(rows driver.Rows, stored []bool) error
 }
 
+// run asks one table and marks what is there.
 func (l lookup) run(ctx context.Context, conn clickhouse.Conn, table string, stored []bool) error {
 	q := "SELECT " + l.columns + " FROM " + table + " WHERE " + l.where + l.suffix
 	return eachRow(ctx, conn, q, func(rows driver.Rows) error { return l.scan(rows, stored) })
@@ -161,7 +163,7 @@ func lookups(b *ship.Batch) []lookup {
 		})
 	case row.LedgerTable:
 		return keyLookups(b, b.Ledger, ship.KeyOfLedger, "segment", func(r *row.Ledger) (string, uint64) {
-			return fmt.Sprintf("`rank` = %d AND `batch` = %s", r.Rank, ddl.Literal(r.Batch)), r.Segment
+			return fmt.Sprintf("`rank` = %d AND `batch` = %s", r.Rank, ddl.Literal(r.Batch)), uint64(r.Segment)
 		})
 	}
 
@@ -191,8 +193,8 @@ func keyLookups[K comparable, T any](b *ship.Batch, rows []T, key func(*T) K, co
 	}}.each(conditions(b, rows, column, of))
 }
 
-// destinations returns the columns of a key, and where they are scanned into. The job, which is
-// known, is set.
+// destinations returns the columns of a key, by its fields' tags, and where they are scanned into.
+// The job, which is known, is set.
 func destinations(key any, job string) (columns string, into []any) {
 	var names []string
 	v := reflect.ValueOf(key).Elem()
@@ -210,14 +212,20 @@ func destinations(key any, job string) (columns string, into []any) {
 	return strings.Join(names, ", "), into
 }
 
+// rankLookups asks for the highest version of each process: the row of it is stored when that is
+// no lower.
 func rankLookups(b *ship.Batch) []lookup {
-	places := ship.Places(b.Ranks, ship.KeyOfRank)
+	type key struct { // within the batch's job
+		rank        uint32
+		incarnation uint64
+	}
+	places := ship.Places(b.Ranks, func(r *row.Rank) key { return key{r.Rank, r.Incarnation} })
 	return lookup{
 		columns: "`rank`, `incarnation`, max(`version`)", suffix: " GROUP BY `rank`, `incarnation`",
 		scan: func(rows driver.Rows, stored []bool) error {
-			k := ship.RankKey{Job: b.Job}
+			var k key
 			var version uint32
-			if err := rows.Scan(&k.Rank, &k.Incarnation, &version); err != nil {
+			if err := rows.Scan(&k.rank, &k.incarnation, &version); err != nil {
 				return err
 			}
 
@@ -230,7 +238,7 @@ func rankLookups(b *ship.Batch) []lookup {
 	}.each(conditions(b, b.Ranks, "", func(r *row.Rank) (string, uint64) { return process(r.Rank, r.Incarnation), 0 }))
 }
 
-// Sums implements ship.Sink.
+// Sums implements ship.Sink. base is row.BaseRepeat as an expression.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
 	places := ship.Places(b.Communications, ship.KeyOfCommunication)

@@ -11,9 +11,10 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Tally implements ship.Sink.
-func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
-	t := ship.NewTally()
+// Tally implements ship.Sink. The server counts: a job's raw rows are too many to be read. From
+// 32768 on a Repeat is that of a complement (row.IsComplement).
+func (s *Sink) Tally(ctx context.Context, job string) (held map[ship.Place]ship.Held, ledger []row.Ledger, err error) {
+	held = map[ship.Place]ship.Held{}
 	where := " WHERE `job` = " + ddl.Literal(job)
 	for _, q := range []struct {
 		table, columns, group string
@@ -22,25 +23,25 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 		{row.RecordsTable, "`rank`, `segment`, `kind`, count(), uniqExact(`offset`)", "`rank`, `segment`, `kind`", func(r driver.Rows) error {
 			p, n := ship.Place{Table: row.RecordsTable}, ship.Held{}
 			err := r.Scan(&p.Rank, &p.Of, &p.Kind, &n.Rows, &n.Distinct)
-			t.Rows[p] = n
+			held[p] = n
 			return err
 		}},
 		{row.StepsTable, "`rank`, `incarnation`, count(), uniqExact((`step`, `repeat`))", "`rank`, `incarnation`", func(r driver.Rows) error {
 			p, n := ship.Place{Table: row.StepsTable}, ship.Held{}
 			err := r.Scan(&p.Rank, &p.Of, &n.Rows, &n.Distinct)
-			t.Rows[p] = n
+			held[p] = n
 			return err
 		}},
 		{row.CommunicationsTable, "`rank`, `incarnation`, count(), uniqExact((`step_from`, `repeat`, `group`, `op`)), uniqExactIf((`step_from`, `repeat`, `group`, `op`), `repeat` >= 32768), sum(`calls`)", "`rank`, `incarnation`", func(r driver.Rows) error {
 			p, n := ship.Place{Table: row.CommunicationsTable}, ship.Held{}
 			err := r.Scan(&p.Rank, &p.Of, &n.Rows, &n.Distinct, &n.Complements, &n.Calls)
-			t.Rows[p] = n
+			held[p] = n
 			return err
 		}},
 		{row.LedgerTable, "`rank`, `incarnation`, `segment`, `name`, `batch`, `table`, `state`, `reason`, `kind`, `records`, `bytes`, `first_offset`, `last_offset`", "", func(r driver.Rows) error {
 			l := row.Ledger{Job: job}
-			err := r.Scan(&l.Rank, &l.Incarnation, &l.Segment, &l.Name, &l.Batch, &l.Table, &l.State, &l.Reason, &l.Kind, &l.Records, &l.Bytes, &l.FirstOffset, &l.LastOffset)
-			t.Ledger = append(t.Ledger, l)
+			err := r.Scan(&l.Rank, (*uint64)(&l.Incarnation), (*uint64)(&l.Segment), &l.Name, &l.Batch, &l.Table, &l.State, &l.Reason, &l.Kind, &l.Records, &l.Bytes, &l.FirstOffset, &l.LastOffset)
+			ledger = append(ledger, l)
 			return err
 		}},
 	} {
@@ -57,11 +58,11 @@ func (s *Sink) Tally(ctx context.Context, job string) (*ship.Tally, error) {
 			return eachRow(ctx, conn, text, q.scan)
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 
-	return t, nil
+	return held, ledger, nil
 }
 
 // caughtUp waits as catchUp does. A replica that lags would tell of rows that are missing.
@@ -79,6 +80,7 @@ func (s *Sink) caughtUp(ctx context.Context, conn clickhouse.Conn, table string)
 	return err
 }
 
+// eachRow calls scan with each row of a query's answer.
 func eachRow(ctx context.Context, conn clickhouse.Conn, query string, scan func(driver.Rows) error) error {
 	rows, err := conn.Query(ctx, query)
 	if err != nil {

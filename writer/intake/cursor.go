@@ -21,18 +21,18 @@ func cursorPath(state, store string) string {
 // Open is what a follower has read of a rank, and a store has no row of yet.
 type Open struct {
 	Calls       uint64 // in open windows, of lines before From
-	From, Until rollup.Position
+	From, Until segment.Position
 }
 
 // ReadOpen returns what the follower of a state folder has open for a store, by rank.
 // Without a cursor there is nothing.
-func ReadOpen(state, store string) (map[tail.Key]Open, error) {
+func ReadOpen(state, store string) (map[record.RankID]Open, error) {
 	cursor, _, err := tail.LoadCursor(cursorPath(state, store), store)
 	if err != nil {
 		return nil, err
 	}
 
-	open := make(map[tail.Key]Open, len(cursor))
+	open := make(map[record.RankID]Open, len(cursor))
 	for key, p := range cursor {
 		var st memberState
 		if p.State == "" || json.Unmarshal([]byte(p.State), &st) != nil {
@@ -44,7 +44,7 @@ func ReadOpen(state, store string) (map[tail.Key]Open, error) {
 			continue // of another version: it is not resumed from
 		}
 
-		open[key] = Open{Calls: calls, From: rollup.Position{Segment: p.Segment, Offset: p.Offset}, Until: until}
+		open[key] = Open{Calls: calls, From: segment.Position{Segment: p.Segment, Offset: p.Offset}, Until: until}
 	}
 
 	return open, nil
@@ -61,12 +61,12 @@ func (f *Follower) shard() string {
 
 // acknowledge notes how far the store has a member's rows.
 func (f *Follower) acknowledge(m *member) {
-	acked, ok := m.out.Acked().(tail.Position)
+	acked, ok := m.out.Acked().(segment.Position)
 	if !ok || acked.Segment == "" {
 		return
 	}
 
-	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
+	key := m.stream.Dir.RankID
 	if f.cursor[key] != acked {
 		f.cursor[key], f.dirty = acked, true
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
@@ -24,7 +25,7 @@ func TestErrorsNameObjectCauseRemedy(t *testing.T) {
 		file:                 {file, "parquet:DIR", "clickhouse://"},
 		"clickhouse://u:p@h": {"password", "environment"},
 	} {
-		_, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})
+		_, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
 		for _, word := range words {
 			if err == nil || !strings.Contains(err.Error(), word) {
 				t.Errorf("OpenStore(%q): %v; want a word on %q", spec, err, word)

@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/tail"
 )
@@ -33,7 +35,7 @@ type Follower struct {
 
 	// Owned by Run's goroutine.
 	waiting map[string]*tail.Lease // refused leases, with their claims
-	cursor  map[tail.Key]tail.Position
+	cursor  map[record.RankID]segment.Position
 	noted   time.Time // what is acknowledged
 	saved   time.Time // the cursor
 	dirty   bool
@@ -41,10 +43,10 @@ type Follower struct {
 	problem string // what could not be read at the last look, "" nothing
 
 	mu      sync.Mutex
-	shipped map[string]int64          // guarded by mu; by rank directory, the number of the first segment that is not acknowledged
-	streams map[string]*tail.Stream   // guarded by mu; of the directories that are shipped
-	aged    map[tail.Key][]row.Ledger // guarded by mu; for the store's ledger
-	state   State                     // guarded by mu
+	shipped map[string]int64               // guarded by mu; by rank directory, the number of the first segment that is not acknowledged
+	streams map[string]*tail.Stream        // guarded by mu; of the directories that are shipped
+	aged    map[record.RankID][]row.Ledger // guarded by mu; for the store's ledger
+	state   State                          // guarded by mu
 }
 
 // NewFollower returns a follower of the rank directories under root. The
@@ -61,8 +63,8 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	f := &Follower{
 		root: root, memory: memory, sink: sink, store: sink.Name(), o: o, e: newEngine(root, shipper, o),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
-		waiting: map[string]*tail.Lease{}, cursor: map[tail.Key]tail.Position{}, shipped: map[string]int64{},
-		streams: map[string]*tail.Stream{}, aged: map[tail.Key][]row.Ledger{},
+		waiting: map[string]*tail.Lease{}, cursor: map[record.RankID]segment.Position{}, shipped: map[string]int64{},
+		streams: map[string]*tail.Stream{}, aged: map[record.RankID][]row.Ledger{},
 	}
 	if o.State != "" {
 		cursor, shard, err := tail.LoadCursor(cursorPath(o.State, f.store), f.store)
@@ -80,6 +82,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	return f, nil
 }
 
+// deadLetters is the file of dead letters in a state folder, "" where none is kept.
 func deadLetters(state string) string {
 	if state == "" {
 		return ""
@@ -248,7 +251,8 @@ func (f *Follower) shortPass(ctx context.Context, mark bool) (cut bool, err erro
 // passAtMost is how long one pass may keep the next scan waiting.
 const passAtMost = time.Second
 
-// refresh looks what segments the members have, and what is known beside them.
+// refresh looks what segments the members have, and what is known beside them: what ageing took,
+// parallel groups. A member that can't be listed is told of, and does not keep the others.
 func (f *Follower) refresh() {
 	for _, m := range f.e.members {
 		f.enterAged(m)
@@ -259,7 +263,8 @@ func (f *Follower) refresh() {
 	}
 }
 
-// pass reads all members to their ends, in turns.
+// pass reads all members to their ends, in turns. With mark each then puts its position, whether or
+// not it is time: who asked for a Sync wants to see it acknowledged.
 func (f *Follower) pass(ctx context.Context, mark bool) error {
 	for busy := true; busy; {
 		busy = false
@@ -331,6 +336,7 @@ func (f *Follower) finish(ctx context.Context) error {
 // Without them the next one looks up what is stored since its cursor.
 const lastCopies = 3 * time.Second
 
+// awaitCopies lets the last rows be copied, for a moment.
 func (f *Follower) awaitCopies(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastCopies)
 	defer cancel()

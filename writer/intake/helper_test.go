@@ -15,6 +15,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -173,7 +174,7 @@ func (j *job) restart(n, back int) {
 
 func store(t testing.TB, spec string) ship.Sink {
 	t.Helper()
-	s, err := intake.OpenStore(t.Context(), spec, intake.StoreOptions{})
+	s, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func accounts(t testing.TB, dir string) []string {
 	for _, f := range files {
 		err := parquet.Read(f, func(rows []row.Ledger) error {
 			for _, l := range rows {
-				k := thing{l.Segment, l.State, l.Reason, l.Kind}
+				k := thing{uint64(l.Segment), l.State, l.Reason, l.Kind}
 				if old, ok := last[k]; l.Batch == "" && (!ok || l.LastOffset > old.LastOffset) {
 					last[k] = l
 				}

@@ -21,6 +21,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
@@ -65,14 +66,14 @@ type Options struct {
 	State string
 	// Own tells the ranks whose rings this process drains: other agents hand them
 	// over. nil is none.
-	Own func(job string, rank int) bool
+	Own func(record.RankID) bool
 	// Ranks bounds the rank directories that a Follower holds at once, each with RankFiles
 	// descriptors; those beyond wait until one is left. 0 is no bound.
 	Ranks int
 	// Files bounds the segments that are open at once; 0 is tail.DefaultFiles.
 	Files int
 
-	// AsyncInsert is StoreOptions.AsyncInsert, for who opens the store.
+	// AsyncInsert is clickhouse.Options.AsyncInsert, for who opens the store.
 	AsyncInsert bool
 
 	// TrustUIDs are owners of files to read beside ourselves, root and the owner of the
@@ -122,7 +123,7 @@ type engine struct {
 	marks bool // positions are kept: a follower's
 
 	ledger fs.FileInfo // of the profiling directory, as of aged
-	aged   func(job string, rank int, name string) bool
+	aged   func(rank record.RankID, name string) bool
 
 	merged merge.Result                 // jobs that lie in several directories
 	jobs   map[string]*rollup.Placement // what was found of each
@@ -133,11 +134,13 @@ type LossSum struct {
 	Events, Lines, Bytes int64
 }
 
+// addLoss adds to the sum of a reason.
 func addLoss(sums map[string]LossSum, reason string, l LossSum) {
 	sum := sums[reason]
 	sums[reason] = LossSum{sum.Events + l.Events, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
 }
 
+// newEngine prepares an engine; it reads nothing yet. shipper may be nil for who only looks.
 func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 	return &engine{
 		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
@@ -164,7 +167,7 @@ func (e *engine) rollup(d segment.RankDir) rollup.Options {
 }
 
 // join makes a stream a member: leased, with a roller, at the position given.
-func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*member, error) {
+func (e *engine) join(s *tail.Stream, l *tail.Lease, from segment.Position) (*member, error) {
 	m := &member{
 		stream: s, lease: l,
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
@@ -174,7 +177,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from tail.Position) (*membe
 	o.Refused = m.refuseLine
 	m.roller = rollup.New(o)
 	m.altered = m.roller.Altered()
-	aged, err := e.agedOf(s.Dir.Job, s.Dir.Rank)
+	aged, err := e.agedOf(s.Dir.RankID)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
 	}
@@ -229,7 +232,8 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 	return n, more, e.take(ctx, m, false)
 }
 
-// feed reads a member's turn: a quantum, and on until the rows are a batch.
+// feed reads a member's turn: a quantum, and on until the rows are a batch. Lines
+// that each bring new words end it sooner (rollup.Stream.Crowded).
 func (e *engine) feed(m *member) (n int64, more bool, err error) {
 	n, more, err = m.stream.Read(e.o.Quantum, m)
 	for err == nil && more && m.roller.Finished() < e.whole && !m.roller.Crowded() {
@@ -301,6 +305,7 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	return e.put(ctx, m)
 }
 
+// put hands a member's rows over. What a Put that was broken off did not take stays the member's.
 func (e *engine) put(ctx context.Context, m *member) error {
 	if err := e.shipper.Put(ctx, m.out, m.rows, m.mark); err != nil {
 		return err
@@ -310,6 +315,7 @@ func (e *engine) put(ctx context.Context, m *member) error {
 	return nil
 }
 
+// close closes files, and gives the leases up last: nobody else ships a directory before.
 func (e *engine) close() error {
 	errs := []error{e.tree.Close()}
 	for _, m := range e.members {

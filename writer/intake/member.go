@@ -63,7 +63,8 @@ type account struct {
 	Lost []lost `json:"lost,omitempty"`
 }
 
-// lost sums loss lines of one kind and reason.
+// lost sums loss lines of one kind and reason. It stands in the cursor, so a restart in the middle
+// of a segment still knows them.
 type lost struct {
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
@@ -73,6 +74,7 @@ type lost struct {
 // maxLost bounds the kinds and reasons of one segment: lines are hostile input.
 const maxLost = 64
 
+// lose adds a loss line, or a line that was refused.
 func (a *account) lose(l *record.Loss) {
 	kind, reason := record.Clip(l.Kind, record.MaxWord), record.Clip(l.Reason, record.MaxWord)
 	for i := range a.Lost {
@@ -87,7 +89,7 @@ func (a *account) lose(l *record.Loss) {
 	}
 }
 
-// memberState is tail.Position.State: the roller's state, and the account.
+// memberState is segment.Position.State: the roller's state, and the account.
 type memberState struct {
 	Roller  string  `json:"roller"`
 	Segment account `json:"segment"`
@@ -95,7 +97,8 @@ type memberState struct {
 
 // Segment implements tail.Visitor.
 func (m *member) Segment(id record.ID, name string) {
-	if m.segment.Name == "" || after(name, m.segment.Name) || name == m.segment.Name && id != m.segment.ID {
+	before := segment.Position{Segment: m.segment.Name}
+	if before.Segment == "" || before.Before(segment.Position{Segment: name}) || name == before.Segment && id != m.segment.ID {
 		m.closeSegment()
 		m.segment = account{Name: name, ID: id, Base: m.roller.Counts()}
 		m.behind = true
@@ -150,12 +153,6 @@ func (m *member) refuseLine(offset int64, line []byte, kind, reason string) {
 // Torn implements tail.Visitor.
 func (m *member) Torn(bytes int64) { m.roller.Torn(bytes) }
 
-func after(a, b string) bool {
-	x, _ := segment.Number(a)
-	y, _ := segment.Number(b)
-	return x > y
-}
-
 // closeSegment writes what became of the records that were read in the current
 // segment into the ledger. A segment that is read again after it has grown gets
 // new entries with a larger LastOffset: of entries that agree in segment, state,
@@ -168,7 +165,7 @@ func (m *member) closeSegment() {
 	now, base := m.roller.Counts(), m.segment.Base
 	number, _ := segment.Number(m.segment.Name)
 	entry := row.Ledger{
-		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(m.segment.ID), Name: m.segment.Name,
+		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: m.segment.ID, Name: m.segment.Name,
 		LastOffset: now.Bytes - base.Bytes, AtNs: number * int64(time.Second),
 	}
 	emitted, dropped := maps.Clone(now.Emitted), maps.Clone(now.Lost)
@@ -218,7 +215,8 @@ func (m *member) spoil(e row.Ledger, state, reason string, n uint64) {
 	m.entries = append(m.entries, e)
 }
 
-// enter adds an entry for each word whose count has grown.
+// enter adds an entry for each word whose count has grown, in the order of the words: the same
+// segment gives the same entries in the same order.
 func (m *member) enter(e row.Ledger, now, was map[string]uint64, set func(*row.Ledger, string)) {
 	for _, word := range slices.Sorted(maps.Keys(now)) {
 		if n := now[word] - min(was[word], now[word]); n > 0 {
@@ -238,22 +236,23 @@ func (m *member) lose(l tail.Loss) {
 
 	number, _ := segment.Number(l.Segment)
 	m.spoil(row.Ledger{
-		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: uint64(l.ID), Name: l.Segment,
+		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: l.ID, Name: l.Segment,
 		Bytes: uint64(max(l.Bytes, 0)), AtNs: number * int64(time.Second),
 	}, state, l.Reason, uint64(max(l.Lines, 0)))
 }
 
-// markDue reports whether a position is to go with the next rows.
+// markDue reports whether a position is to go with the next rows. Ageing can delete a segment
+// without loss only when a mark lies behind it, so a new segment makes one due sooner.
 func (m *member) markDue() bool {
 	since := time.Since(m.marked)
 	return since >= markEvery || m.behind && since >= markBehind
 }
 
 // position is where a restart must begin, with what it must know.
-func (m *member) position() tail.Position {
+func (m *member) position() segment.Position {
 	low := m.roller.LowWater()
 	if low.Segment == "" {
-		return tail.Position{}
+		return segment.Position{}
 	}
 
 	state, err := json.Marshal(memberState{Roller: low.State, Segment: m.segment})
@@ -261,11 +260,12 @@ func (m *member) position() tail.Position {
 		panic("BUG: marshal member state: " + err.Error())
 	}
 
-	return tail.Position{Segment: low.Segment, ID: m.stream.ID(low.Segment), Offset: low.Offset, State: string(state)}
+	low.ID, low.State = m.stream.ID(low.Segment), string(state)
+	return low
 }
 
 // resume makes a new member go on from p; false is from the oldest segment.
-func (m *member) resume(p tail.Position) (bool, error) {
+func (m *member) resume(p segment.Position) (bool, error) {
 	var st memberState
 	if p.Segment == "" || json.Unmarshal([]byte(p.State), &st) != nil {
 		return false, nil
@@ -278,7 +278,8 @@ func (m *member) resume(p tail.Position) (bool, error) {
 
 	m.segment = st.Segment
 	m.from, _ = segment.Number(p.Segment)
-	err = m.roller.Resume(rollup.Position{Segment: p.Segment, Offset: p.Offset, State: st.Roller})
+	p.State = st.Roller
+	err = m.roller.Resume(p)
 	m.altered = m.roller.Altered()
 	return true, err
 }

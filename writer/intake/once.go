@@ -191,7 +191,7 @@ func (e *engine) lease(s *tail.Stream, r *Report) (*member, error) {
 		r.Unlocked++
 	}
 
-	return e.join(s, l, tail.Position{})
+	return e.join(s, l, segment.Position{})
 }
 
 // usualLine is the bytes of a line, rather less than more.

@@ -17,6 +17,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/audit"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -178,7 +179,7 @@ func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Com
 
 // ingestProcess is `laggard ingest` as a process of its own, to be killed.
 func ingestProcess() {
-	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), intake.StoreOptions{})
+	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
 	if err == nil {
 		o := all()
 		o.Quantum, o.Ship.BatchRows = 4<<10, 300

@@ -47,11 +47,13 @@ func (f *Follower) scan() []*tail.Stream {
 	return streams
 }
 
+// own reports whether the rank's rings are drained here.
 func (f *Follower) own(s *tail.Stream) bool {
-	return f.o.Own != nil && f.o.Own(s.Dir.Job, s.Dir.Rank)
+	return f.o.Own != nil && f.o.Own(s.Dir.RankID)
 }
 
-// adopt makes a stream ours when its lease is to be had.
+// adopt makes a stream ours when its lease is to be had. One that is refused is asked for again at
+// each look; with its claim, where the rank is ours: whoever ships it sees that and lets go.
 func (f *Follower) adopt(s *tail.Stream) error {
 	path := s.Dir.Path
 	if f.e.members[path] != nil {
@@ -88,10 +90,10 @@ func (f *Follower) adopt(s *tail.Stream) error {
 		return l.Close() // its own agent is about to take it
 	}
 
-	from := f.cursor[tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank}]
+	from := f.cursor[s.Dir.RankID]
 	m, err := f.e.join(s, l, from)
 	if err != nil || m == nil { // nil: the position was of no use, next time without
-		delete(f.cursor, tail.Key{Job: s.Dir.Job, Rank: s.Dir.Rank})
+		delete(f.cursor, s.Dir.RankID)
 		return errors.Join(err, l.Close())
 	}
 

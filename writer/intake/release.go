@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
-	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // Ships reports whether this process ships a rank directory: it holds the lease.
@@ -56,7 +56,7 @@ func (f *Follower) Account(rows []row.Ledger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range rows {
-		key := tail.Key{Job: r.Job, Rank: int(r.Rank)}
+		key := record.RankID{Job: r.Job, Rank: int(r.Rank)}
 		if len(f.aged[key]) < maxAged {
 			f.aged[key] = append(f.aged[key], r)
 		}
@@ -66,9 +66,10 @@ func (f *Follower) Account(rows []row.Ledger) {
 // maxAged bounds the entries of a rank that wait for the store.
 const maxAged = 4096
 
-// enterAged hands a member the entries that Account took for it.
+// enterAged hands a member the entries that Account took for it: they go with its rows, in the
+// stream's order.
 func (f *Follower) enterAged(m *member) {
-	key := tail.Key{Job: m.stream.Dir.Job, Rank: m.stream.Dir.Rank}
+	key := m.stream.Dir.RankID
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m.entries = append(m.entries, f.aged[key]...)
@@ -80,7 +81,8 @@ func (f *Follower) enterAged(m *member) {
 // small part of it. A step that is longer than that is read on all the same.
 func (f *Follower) HoldAtMost(bytes int64) { f.hold = bytes }
 
-// overheld reports whether more is held than may be.
+// overheld reports whether more is held than may be: from the segment of the last acknowledged
+// position on, or from where this process began.
 func (f *Follower) overheld() bool {
 	if f.hold <= 0 {
 		return false
@@ -89,7 +91,7 @@ func (f *Follower) overheld() bool {
 	held := int64(0)
 	for _, m := range f.e.members {
 		from := m.from
-		if acked, ok := m.out.Acked().(tail.Position); ok {
+		if acked, ok := m.out.Acked().(segment.Position); ok {
 			from, _ = segment.Number(acked.Segment)
 		}
 

@@ -107,7 +107,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// add adds what a pass did.
+// add adds what a pass did: Once makes one for each shard.
 func (r *Report) add(stats ship.Stats, e *engine) {
 	for table, t := range stats.Tables {
 		sum := r.Tables[table]
@@ -122,6 +122,6 @@ func (r *Report) add(stats ship.Stats, e *engine) {
 		r.Altered[reason] += n
 	}
 
-	c := e.tree.Counters()
-	r.Singles, r.Segments, r.Lines, r.Bytes = r.Singles+stats.Singles, r.Segments+c.Segments, r.Lines+c.Lines, r.Bytes+c.Bytes
+	lines, bytes, segments := e.tree.Counts()
+	r.Singles, r.Segments, r.Lines, r.Bytes = r.Singles+stats.Singles, r.Segments+segments, r.Lines+lines, r.Bytes+bytes
 }

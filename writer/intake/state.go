@@ -5,7 +5,6 @@ import (
 
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
-	"github.com/laggard-dev/laggard/writer/tail"
 )
 
 // State is a look at a follower.
@@ -43,8 +42,11 @@ func (f *Follower) State() State {
 // Stats returns the shipper's counters.
 func (f *Follower) Stats() ship.Stats { return f.e.shipper.Stats() }
 
-// Counters returns the tail's counters.
-func (f *Follower) Counters() tail.Counters { return f.e.tree.Counters() }
+// Lines returns how many lines were read from segments.
+func (f *Follower) Lines() uint64 {
+	lines, _, _ := f.e.tree.Counts()
+	return lines
+}
 
 // note refreshes the state that others see.
 func (f *Follower) note() {

@@ -15,9 +15,6 @@ import (
 // parquetScheme is the prefix of a Parquet store.
 const parquetScheme = "parquet:"
 
-// StoreOptions configure OpenStore: a Parquet store has none.
-type StoreOptions = clickhouse.Options
-
 // CheckStore tells what is wrong with the form of a store's name: parquet:DIR, or
 // clickhouse://user@host:port/database. It touches nothing. A bare folder is an error:
 // a slip in a URL would make folders here, and nothing would reach the store meant.
@@ -39,8 +36,8 @@ func CheckStore(spec string) error {
 }
 
 // OpenStore opens the store that a spec names; see CheckStore. It connects to nothing
-// yet.
-func OpenStore(ctx context.Context, spec string, o StoreOptions) (ship.Sink, error) {
+// yet. The options are for ClickHouse alone: a Parquet store has none.
+func OpenStore(ctx context.Context, spec string, o clickhouse.Options) (ship.Sink, error) {
 	if err := CheckStore(spec); err != nil {
 		return nil, err
 	}

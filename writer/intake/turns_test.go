@@ -89,8 +89,8 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 		*raws = row.Pack(raws.AppendTo(nil)...) // turns number words otherwise
 	}
 
-	if c := tree.Counters(); c.Bytes != uint64(bytes) {
-		t.Errorf("%d bytes in turns, %d read", bytes, c.Bytes)
+	if _, read, _ := tree.Counts(); read != uint64(bytes) {
+		t.Errorf("%d bytes in turns, %d read", bytes, read)
 	}
 
 	return all

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
@@ -27,7 +29,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 		}
 
 		o := all()
-		o.Own = func(_ string, rank int) bool { return rank >= 2 }
+		o.Own = func(r record.RankID) bool { return r.Rank >= 2 }
 		follow(t, dir, "parquet:"+target, o, func(b *intake.Follower) {
 			for a.State().Ranks != 2 || b.State().Ranks != 2 {
 				a.Hint()
@@ -62,7 +64,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 // followProcess is an agent's follower as a process of its own, to be killed. It
 // says on stdout how many batches the store has acknowledged.
 func followProcess() {
-	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), intake.StoreOptions{})
+	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
 	if err == nil {
 		o := all()
 		o.State = os.Getenv("LAGGARD_TEST_STATE")

@@ -108,6 +108,7 @@ func makeFolder(dir string) error {
 // openFile opens or makes the ledger's file. A link or a pipe in its place is refused without waiting
 // for it, and a new file's name is durable before the first entry is.
 func openFile(path string) (file, error) {
+	// O_APPEND: another process's lines, written since we looked, stay.
 	const flag = unix.O_RDWR | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	f, err := os.OpenFile(path, flag, 0o644)
 	if err != nil {
@@ -131,6 +132,7 @@ func openFile(path string) (file, error) {
 	return f, nil
 }
 
+// reopen opens the file that has the name now, in place of the one that was open.
 func (l *Ledger) reopen() error {
 	if l.f != nil {
 		l.f.Close()
@@ -180,6 +182,7 @@ func (l *Ledger) locked(do func() error) error {
 	}
 }
 
+// flock locks or unlocks, through signals. The lock ends with the process, however that ends.
 func flock(f file, how int) error {
 	for {
 		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
@@ -253,7 +256,7 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 			part, of = 0, 0
 		}
 
-		lines = appendLine(lines, &rows[i], part, of)
+		lines = appendLine(lines, entry{rows[i], part, of})
 	}
 
 	l.mu.Lock()
@@ -349,6 +352,7 @@ func (l *Ledger) drop() error {
 	return err
 }
 
+// copyTo copies bytes [from, to) of the file, all of them.
 func (l *Ledger) copyTo(w io.Writer, from, to int64) error {
 	n, err := io.Copy(w, io.NewSectionReader(l.f, from, to-from))
 	if err == nil && n != to-from {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -345,7 +346,7 @@ func TestAged(t *testing.T) {
 	}{
 		{"j1", 3, "5", true}, {"j1", 3, "5.zst", true}, {"j1", 3, "7", true}, {"j1", 3, "8", false}, {"j1", 4, "5", false}, {"j2", 3, "5", false},
 	} {
-		if got := aged(c.job, c.rank, c.name); got != c.want {
+		if got := aged(record.RankID{Job: c.job, Rank: c.rank}, c.name); got != c.want {
 			t.Errorf("aged(%s, %d, %s)=%v", c.job, c.rank, c.name, got)
 		}
 	}
@@ -382,9 +383,9 @@ func TestOpen_PlantedLinks(t *testing.T) {
 // FuzzRead is R21 for the ledger: every line is an entry or is counted.
 func FuzzRead(f *testing.F) {
 	r := numbered(1)
-	f.Add(appendLine(nil, &r, 0, 0))
-	f.Add(appendLine(appendLine(appendLine(nil, &r, 1, 2), &r, 1, 2), &r, 2, 2))
-	f.Add(appendLine(appendLine(nil, &r, 2, 2), &r, 1, 3))
+	f.Add(appendLine(nil, entry{Ledger: r}))
+	f.Add(appendLine(appendLine(appendLine(nil, entry{r, 1, 2}), entry{r, 1, 2}), entry{r, 2, 2}))
+	f.Add(appendLine(appendLine(nil, entry{r, 2, 2}), entry{r, 1, 3}))
 	f.Add([]byte("{}\n\x00\n{\"records\":-1}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		good := 0

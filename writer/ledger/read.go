@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
@@ -35,6 +36,7 @@ func Read(dir string, take func(row.Ledger) error) (bad int, err error) {
 	return each(f, take)
 }
 
+// each is Read of an open file.
 func each(from io.Reader, take func(row.Ledger) error) (bad int, err error) {
 	r := bufio.NewReaderSize(from, 64<<10)
 	var g group
@@ -86,7 +88,8 @@ type group struct {
 }
 
 // take takes the next entry. It returns the entries that are complete now, and how
-// many were left behind by a group that never was.
+// many were left behind by a group that never was. Groups do not mix: who appends holds the lock
+// for all of one.
 func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
 	if e.Part != len(g.rows)+1 || len(g.rows) > 0 && e.Of != g.of {
 		bad = g.drop()
@@ -94,12 +97,12 @@ func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
 
 	switch {
 	case e.Of <= 1:
-		return []row.Ledger{e.row()}, bad
+		return []row.Ledger{e.Ledger}, bad
 	case e.Part != len(g.rows)+1:
 		return nil, bad + 1
 	}
 
-	g.rows, g.of = append(g.rows, e.row()), e.Of
+	g.rows, g.of = append(g.rows, e.Ledger), e.Of
 	if len(g.rows) < g.of {
 		return nil, bad
 	}
@@ -116,23 +119,22 @@ func (g *group) drop() int {
 }
 
 // Aged returns a test for segments whose loss is in the ledger of a profiling
-// directory: by job, rank and file name, compressed or not. Such a segment is
+// directory: by rank and file name, compressed or not. Such a segment is
 // being deleted; nothing of it may be shipped any more.
-func Aged(dir string) (func(job string, rank int, name string) bool, error) {
+func Aged(dir string) (func(rank record.RankID, name string) bool, error) {
 	type key struct {
-		job  string
-		rank uint32
+		rank record.RankID
 		name string
 	}
 	aged := make(map[key]bool)
 	_, err := Read(dir, func(r row.Ledger) error {
 		if r.State == "aged" && r.Name != "" {
-			aged[key{r.Job, r.Rank, segment.Plain(r.Name)}] = true
+			aged[key{record.RankID{Job: r.Job, Rank: int(r.Rank)}, segment.Plain(r.Name)}] = true
 		}
 
 		return nil
 	})
-	return func(job string, rank int, name string) bool {
-		return aged[key{job, uint32(rank), segment.Plain(name)}]
+	return func(rank record.RankID, name string) bool {
+		return aged[key{rank, segment.Plain(name)}]
 	}, err
 }

@@ -36,9 +36,9 @@ const (
 // the sink was opened, unless the table has few.
 func (s *Sink) Compact(ctx context.Context) error {
 	var errs []error
-	for key, n := range s.small {
-		if n > 1 {
-			errs = append(errs, s.compact(ctx, key))
+	for _, f := range s.folders {
+		if f.small > 1 {
+			errs = append(errs, s.compact(ctx, f))
 		}
 	}
 
@@ -47,48 +47,49 @@ func (s *Sink) Compact(ctx context.Context) error {
 
 // compact makes one file of the small files of a folder. A crash leaves the old
 // files, or both with the new one saying so. When another process compacts the
-// folder it is left to that one.
-func (s *Sink) compact(ctx context.Context, key folderKey) error {
-	s.small[key] = 0
-	folder := layout.Folder(s.dir, key.table, key.job)
-	lock, err := os.OpenFile(filepath.Join(folder, ".compacting"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
+// folder it is left to that one: the lock is on a file that stays, for to remove it would let
+// two hold it.
+func (s *Sink) compact(ctx context.Context, f *folder) error {
+	f.small = 0
+	lock, err := os.OpenFile(filepath.Join(f.path, ".compacting"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o664)
 	if err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 	defer lock.Close()
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return nil
 	}
 
-	if err := sweep(folder); err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+	if err := sweep(f.path); err != nil {
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
-	files, err := layout.Files(s.dir, key.table, &key.job)
+	files, err := layout.Files(s.dir, f.table, &f.job)
 	if err != nil {
 		return err
 	}
 
-	b, names, err := gather(ctx, key, files)
+	b, names, err := gather(ctx, f, files)
 	if err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
 	if names == nil {
 		return nil
 	}
 
-	if err := s.replace(folder, b, names); err != nil {
-		return fmt.Errorf("compact %s: %w", folder, err)
+	if err := s.replace(f.path, b, names); err != nil {
+		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
 	return nil
 }
 
 // gather reads the small files, as many as fit, and returns their names: nil when there
-// are few.
-func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []string, error) {
-	b := &ship.Batch{Table: key.table, Job: key.job}
+// are few. A file of another program's is not ours to remove, and one with a quarter of the
+// rows that fit would be written again each time.
+func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []string, error) {
+	b := &ship.Batch{Table: f.table, Job: f.job}
 	var small []string
 	total := int64(0)
 	for _, path := range files {
@@ -144,7 +145,8 @@ func gather(ctx context.Context, key folderKey, files []string) (*ship.Batch, []
 	return b, names, nil
 }
 
-// readInto appends a file's rows to those of b, which has its table.
+// readInto appends a file's rows to those of b, which has its table. Ranks never come here: a
+// process has one file, which a higher version replaces.
 func readInto(b *ship.Batch, path string) error {
 	switch b.Table {
 	case row.StepsTable:
@@ -166,11 +168,13 @@ func readInto(b *ship.Batch, path string) error {
 	return fmt.Errorf("BUG: compact table %s", b.Table)
 }
 
+// appendRows appends all rows of a file.
 func appendRows[T any](to *[]T, path string) error {
 	return layout.Read(path, func(rows []T) error { *to = append(*to, rows...); return nil })
 }
 
-// replace writes the rows as one file and removes those that it replaces.
+// replace writes the rows as one file and removes those that it replaces. The file is named by
+// what it replaces: one that a crash left is written over by the same rows.
 func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
 	list, err := json.Marshal(names)
 	if err != nil {
@@ -189,7 +193,8 @@ func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
 	return remove(folder, names)
 }
 
-// sweep removes what compacted files replace: a crash left it.
+// sweep removes what compacted files replace: a crash left it. Readers leave it out meanwhile
+// (schemas/parquet.Current).
 func sweep(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -217,6 +222,7 @@ func sweep(folder string) error {
 	return nil
 }
 
+// remove removes files of a folder; those that are gone are no error.
 func remove(folder string, names []string) error {
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -86,12 +86,12 @@ func TestCompact(t *testing.T) {
 			}
 		}
 
-		tally, err := again.Tally(t.Context(), "j")
+		held, _, err := again.Tally(t.Context(), "j")
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		for p, n := range tally.Rows {
+		for p, n := range held {
 			if p.Table == row.StepsTable && (n.Rows != 32*rounds || n.Distinct != n.Rows) {
 				t.Fatalf("%s: %+v steps", what, n)
 			}

@@ -135,7 +135,12 @@ func compareCells[T any](t *testing.T, engine *chdb.Engine, table, from string, 
 		v := reflect.ValueOf(rows[i])
 		var cells []string
 		for k := range v.NumField() {
-			cells = append(cells, fmt.Sprint(v.Field(k).Interface()))
+			cell := v.Field(k).Interface()
+			if v.Field(k).CanUint() { // a record.ID prints as hex
+				cell = v.Field(k).Uint()
+			}
+
+			cells = append(cells, fmt.Sprint(cell))
 		}
 
 		want = append(want, fmt.Sprintf("%X", strings.Join(cells, "|"))) // a path is no UTF-8

@@ -25,7 +25,9 @@ type writers struct {
 	ledger         *parquet.GenericWriter[row.Ledger]
 }
 
-// write encodes a batch.
+// write encodes a batch. What readers ask for by rank and step, or by segment, is sorted by that,
+// so that they can skip row groups and pages by their statistics; the small tables keep the order
+// in which they were put.
 func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) error {
 	switch b.Table {
 	case row.RanksTable:
@@ -48,7 +50,8 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 // compression is one codec for the files of all tables: each of its encoders holds 8 MB.
 var compression = parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest})
 
-// encode writes rows as one file, in the order in which they come.
+// encode writes rows as one file, in the order in which they come. slot is where the table's
+// encoder waits between two files.
 func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq[[]T], meta map[string]string, sortedBy ...string) error {
 	w := *slot
 	if w == nil {

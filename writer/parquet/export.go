@@ -3,56 +3,30 @@ package parquet
 import (
 	"fmt"
 	"io"
-	"iter"
+
+	"github.com/parquet-go/parquet-go"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
-	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Export writes one table as one file, in the order in which rows come.
-type Export struct {
+// Export writes one table as one file, in the order in which rows come. Its footer names no
+// sorting columns and no ranges: whoever exports may put any rows in any order. T is a struct of
+// schemas/row.
+type Export[T any] struct {
 	table string
-	write func(*row.Rows) error
-	close func() error
+	out   *parquet.GenericWriter[T]
 }
 
 // NewExport begins a file of a table.
-func NewExport(out io.Writer, table string) (*Export, error) {
-	e := &Export{table: table}
-	switch table {
-	case row.RanksTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]row.Rank] { return run(r.Ranks) })
-	case row.StepsTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]row.Step] { return run(r.Steps) })
-	case row.CommunicationsTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]row.Communication] { return run(r.Communications) })
-	case row.RecordsTable:
-		export(e, out, func(r *row.Rows) iter.Seq[[]row.Record] { return unpacked(r.Raws.Words, r.Raws.Rows) })
-	default:
-		return nil, fmt.Errorf("export table %s: want ranks, steps, communications or records", table)
-	}
-
-	return e, nil
-}
-
-func export[T any](e *Export, out io.Writer, rows func(*row.Rows) iter.Seq[[]T]) {
+func NewExport[T any](out io.Writer, table string) *Export[T] {
 	w := newWriter[T](out)
 	w.SetKeyValueMetadata(layout.SchemaKey, layout.SchemaVersion)
-	e.write = func(r *row.Rows) error {
-		for some := range rows(r) {
-			if _, err := w.Write(some); err != nil {
-				return err
-			}
-		}
-
-		return nil
-	}
-	e.close = w.Close
+	return &Export[T]{table: table, out: w}
 }
 
-// Write adds the rows of the export's table; those of others are left alone.
-func (e *Export) Write(r *row.Rows) error {
-	if err := e.write(r); err != nil {
+// Write adds rows.
+func (e *Export[T]) Write(rows []T) error {
+	if _, err := e.out.Write(rows); err != nil {
 		return fmt.Errorf("export %s: %w", e.table, err)
 	}
 
@@ -60,8 +34,8 @@ func (e *Export) Write(r *row.Rows) error {
 }
 
 // Close ends the file; the io.Writer stays open.
-func (e *Export) Close() error {
-	if err := e.close(); err != nil {
+func (e *Export[T]) Close() error {
+	if err := e.out.Close(); err != nil {
 		return fmt.Errorf("export %s: %w", e.table, err)
 	}
 

@@ -14,7 +14,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// rangesOf returns where the rows of b lie, as it stands in a file's footer.
+// rangesOf returns where the rows of b lie, as it stands in a file's footer. Rows of one owner
+// mostly follow each other, so they are joined as they come, and once more in the end.
 func rangesOf(b *ship.Batch) []layout.Range {
 	ranges := []layout.Range{}
 	for i := range b.Len() {
@@ -42,10 +43,12 @@ func rangesOf(b *ship.Batch) []layout.Range {
 	return merged(ranges)
 }
 
+// compareOwners orders ranges by whose they are, whatever they hold.
 func compareOwners(a, b layout.Range) int {
 	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Owner, b.Owner))
 }
 
+// extend makes r reach over another range of the same owner.
 func extend(r *layout.Range, by layout.Range) {
 	r.First, r.Last = min(r.First, by.First), max(r.Last, by.Last)
 }
@@ -65,17 +68,14 @@ func merged(ranges []layout.Range) []layout.Range {
 	return one
 }
 
-// index knows of each file of a folder where its rows lie, from the footers; nil is unknown: the
-// file may hold anything.
-type index map[string][]layout.Range
-
-// refresh reads the footers of files that are new in the folder.
-func (x index) refresh(files []string) error {
+// refresh reads the footers of files that are new in the folder, and forgets those that are gone.
+// A file never changes under its name, but for those of ranks, of which nothing is asked here.
+func (f *folder) refresh(files []string) error {
 	seen := make(map[string]bool, len(files))
 	for _, path := range files {
 		name := filepath.Base(path)
 		seen[name] = true
-		if _, known := x[name]; known {
+		if _, known := f.ranges[name]; known {
 			continue
 		}
 
@@ -84,10 +84,10 @@ func (x index) refresh(files []string) error {
 			return err
 		}
 
-		x[name] = ranges
+		f.ranges[name] = ranges
 	}
 
-	maps.DeleteFunc(x, func(name string, _ []layout.Range) bool { return !seen[name] })
+	maps.DeleteFunc(f.ranges, func(name string, _ []layout.Range) bool { return !seen[name] })
 	return nil
 }
 
@@ -108,11 +108,12 @@ func footer(path string) ([]layout.Range, error) {
 	return merged(ranges), nil
 }
 
-// touching returns the files that may hold a row of b.
-func (x index) touching(b *ship.Batch) []string {
+// touching returns the files that may hold a row of b: those with a range of one of its owners
+// that meets the batch's own, and those that do not tell.
+func (f *folder) touching(b *ship.Batch) []string {
 	wanted := rangesOf(b)
 	var names []string
-	for name, ranges := range x {
+	for name, ranges := range f.ranges {
 		if ranges == nil || slices.ContainsFunc(wanted, func(w layout.Range) bool {
 			i, ok := slices.BinarySearchFunc(ranges, w, compareOwners)
 			return ok && ranges[i].First <= w.Last && w.First <= ranges[i].Last
@@ -129,10 +130,10 @@ func (x index) touching(b *ship.Batch) []string {
 // whose footers say that they may hold one of the rows.
 func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	stored := make([]bool, b.Len())
-	folder := layout.Folder(s.dir, b.Table, b.Job)
+	f := s.folder(b.Table, b.Job)
 	if b.Table == row.RanksTable {
 		for i := range b.Ranks {
-			have, err := rankVersion(filepath.Join(folder, rankFile(&b.Ranks[i])))
+			have, err := rankVersion(filepath.Join(f.path, rankFile(&b.Ranks[i])))
 			if err != nil {
 				return nil, classify("look up ranks", err)
 			}
@@ -148,23 +149,17 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 		return nil, classify("look up "+b.Table, err)
 	}
 
-	x := s.indexes[folder]
-	if x == nil {
-		x = index{}
-		s.indexes[folder] = x
-	}
-
-	if err := x.refresh(files); err != nil {
+	if err := f.refresh(files); err != nil {
 		return nil, classify("look up "+b.Table, err)
 	}
 
 	read := reader(b, stored)
-	for _, name := range x.touching(b) {
+	for _, name := range f.touching(b) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 
-		if err := read(filepath.Join(folder, name)); err != nil {
+		if err := read(filepath.Join(f.path, name)); err != nil {
 			return nil, classify("look up "+b.Table, err)
 		}
 	}
@@ -172,17 +167,18 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 	return stored, nil
 }
 
-// Sums implements ship.Sink.
+// Sums implements ship.Sink. The rows that complete a window carry its Repeat in a few bits of
+// their own (row.BaseRepeat), so all of them come to one place.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
 	places := ship.Places(b.Communications, ship.KeyOfCommunication)
-	folder := layout.Folder(s.dir, b.Table, b.Job)
-	for _, name := range s.indexes[folder].touching(b) { // Stored has made it
+	f := s.folder(b.Table, b.Job)
+	for _, name := range f.touching(b) { // Stored has looked
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 
-		err := layout.Read(filepath.Join(folder, name), func(rows []storedWindow) error {
+		err := layout.Read(filepath.Join(f.path, name), func(rows []storedWindow) error {
 			for i := range rows {
 				r := &rows[i]
 				k := r.CommunicationKey
@@ -212,7 +208,8 @@ type storedWindow struct {
 	Bytes   int64  `parquet:"bytes"`
 }
 
-// reader returns what marks the rows of b that are in a file.
+// reader returns what marks the rows of b that are in a file. The keys of b are put into a map
+// when the first file is read, and used for all of them.
 func reader(b *ship.Batch, stored []bool) func(path string) error {
 	switch b.Table {
 	case row.StepsTable:
@@ -228,7 +225,7 @@ func reader(b *ship.Batch, stored []bool) func(path string) error {
 	}
 }
 
-// marker reads the keys of a file.
+// marker reads the keys of a file, which are a few columns of it, and marks those that are wanted.
 func marker[K comparable](places func(K) []int, stored []bool) func(path string) error {
 	return func(path string) error {
 		return layout.Read(path, func(keys []K) error {

@@ -38,14 +38,31 @@ const rowGroup = 1 << 17
 // Sink is a directory of Parquet files. Its methods are called by one goroutine.
 type Sink struct {
 	dir     string
-	writers writers           // one a table
-	indexes map[string]index  // by folder
-	made    map[string]bool   // folders that are there and synced
-	small   map[folderKey]int // files written since the folder was compacted
+	writers writers            // one a table
+	folders map[string]*folder // by path
+	made    map[string]bool    // folders that are there and synced
 }
 
-// folderKey names a folder of the store.
-type folderKey struct{ table, job string }
+// folder is what the sink knows of a job's folder of a table.
+type folder struct {
+	path, table, job string
+	small            int // files written since it was compacted
+	// ranges are where the rows of each file lie, from its footer, by the file's name; nil is unknown:
+	// the file may hold anything.
+	ranges map[string][]layout.Range
+}
+
+// folder returns a job's folder of a table, which need not be there yet.
+func (s *Sink) folder(table, job string) *folder {
+	path := layout.Folder(s.dir, table, job)
+	f := s.folders[path]
+	if f == nil {
+		f = &folder{path: path, table: table, job: job, ranges: map[string][]layout.Range{}}
+		s.folders[path] = f
+	}
+
+	return f
+}
 
 // Open prepares a sink in dir; it makes nothing before Create.
 func Open(dir string) (*Sink, error) {
@@ -53,7 +70,7 @@ func Open(dir string) (*Sink, error) {
 		return nil, errors.New("open Parquet store: no directory; want parquet:DIR")
 	}
 
-	return &Sink{dir: filepath.Clean(dir), indexes: map[string]index{}, made: map[string]bool{}, small: map[folderKey]int{}}, nil
+	return &Sink{dir: filepath.Clean(dir), folders: map[string]*folder{}, made: map[string]bool{}}, nil
 }
 
 // BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.
@@ -118,34 +135,34 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 		return &ship.Error{Class: ship.Transient, Err: err}
 	}
 
-	folder := layout.Folder(s.dir, b.Table, b.Job)
-	if err := s.makeFolder(folder); err != nil {
+	f := s.folder(b.Table, b.Job)
+	if err := s.makeFolder(f.path); err != nil {
 		return classify("store "+b.Table, err)
 	}
 
 	if b.Table == row.RanksTable {
-		return classify("store ranks", s.insertRanks(folder, b.Ranks))
+		return classify("store ranks", s.insertRanks(f.path, b.Ranks))
 	}
 
 	name := b.ID.String() + layout.Suffix
-	err := s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
+	err := s.writeFile(f.path, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
 		return s.writers.write(w, b, meta)
 	})
 	if err != nil {
 		return classify("store "+b.Table, err)
 	}
 
-	key := folderKey{b.Table, b.Job}
-	if s.small[key]++; s.small[key] < compactAfter {
+	if f.small++; f.small < compactAfter {
 		return nil
 	}
 
 	// The rows are stored; that the folder could not be tidied is told by the next look.
-	_ = s.compact(ctx, key)
+	_ = s.compact(ctx, f)
 	return nil
 }
 
-// insertRanks writes a file a process, unless a newer one is there.
+// insertRanks writes a file a process, unless a newer one is there. A rank's row is written again
+// as more is learnt: in one file each, readers need not choose between versions.
 func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
 	for i := range ranks {
 		name := rankFile(&ranks[i])
@@ -171,6 +188,7 @@ func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
 	return nil
 }
 
+// rankFile is the name of a process's file.
 func rankFile(r *row.Rank) string {
 	return fmt.Sprintf("%d-%016x%s", r.Rank, r.Incarnation, layout.Suffix)
 }
@@ -218,7 +236,8 @@ func (s *Sink) makeFolder(folder string) error {
 	return nil
 }
 
-// writeFile makes a file appear in a folder, complete and durable.
+// writeFile makes a file appear in a folder, complete and durable. An error after which the name
+// is there is in doubt: the rename was done, and perhaps not synced.
 func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) error {
 	meta := map[string]string{layout.SchemaKey: layout.SchemaVersion}
 	if ranges != nil {
@@ -263,7 +282,8 @@ func classify(what string, err error) error {
 	return e
 }
 
-// kind is what an error of the file system means.
+// kind is what an error of the file system means. One that a person must mend pauses the shipper;
+// a full disk may be made room on at any time, so it is retried.
 func kind(err error) *ship.Error {
 	e := &ship.Error{Class: ship.Transient, Err: err}
 	switch {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"path"
 	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // ascend reads what Ascend's PyTorch profiler exports: a folder <name>_ascend_pt a rank, with
@@ -33,12 +35,13 @@ const (
 	ascendSums  = "step_trace_time.csv"
 )
 
+// readAscend reads whichever of the three forms f is of.
 func readAscend(ctx context.Context, f *profileFile, out *output) error {
 	if f.isSQLite() {
 		return readAscendDB(ctx, f, out)
 	}
 
-	id := identity{Rank: ascendRank(f)}
+	id := record.Meta{Rank: ascendRank(f)}
 	if f.Name() == ascendSums {
 		return readSums(ctx, f, out, nil, &id)
 	}

@@ -39,6 +39,7 @@ type ascendDB struct {
 	words map[int64]string // those of STRING_IDS that are used
 }
 
+// readAscendDB reads the tables that a capture is made of, and gives it out.
 func readAscendDB(ctx context.Context, f *profileFile, out *output) (err error) {
 	d, err := openDatabase(ctx, f)
 	if err != nil {
@@ -46,7 +47,7 @@ func readAscendDB(ctx context.Context, f *profileFile, out *output) (err error) 
 	}
 
 	defer func() { err = errors.Join(err, d.Close()) }()
-	a := &ascendDB{database: d, capture: newCapture(identity{Rank: ascendRank(f)}), out: out, words: map[int64]string{}}
+	a := &ascendDB{database: d, capture: newCapture(record.Meta{Rank: ascendRank(f)}), out: out, words: map[int64]string{}}
 	if err := d.readParts(ctx, out, a.identity, a.steps, a.communication, a.annotations, a.computation); err != nil {
 		return err
 	}
@@ -54,6 +55,7 @@ func readAscendDB(ctx context.Context, f *profileFile, out *output) (err error) 
 	return a.give(f, out)
 }
 
+// identity reads whose file it is, as far as the folder has not said it.
 func (a *ascendDB) identity(ctx context.Context) error {
 	if a.id.Rank < 0 {
 		err := a.read(ctx, "RANK_DEVICE_MAP", []string{"rankId"}, func(c cells) error {
@@ -75,6 +77,7 @@ func (a *ascendDB) identity(ctx context.Context) error {
 	})
 }
 
+// steps reads the steps of the host.
 func (a *ascendDB) steps(ctx context.Context) error {
 	return a.read(ctx, "STEP_TIME", []string{"id", "startNs", "endNs"}, func(c cells) error {
 		if len(a.marks) >= mostRanges {

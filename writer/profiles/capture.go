@@ -10,9 +10,12 @@ import (
 )
 
 // capture is what one profile has said so far of what one process did, on its host and its device.
+// All times in it are the profile's own, ns; base is added when ranges are given out. It holds the
+// whole profile, for what joins a kernel and its launch may stand anywhere in a trace.
 type capture struct {
-	id     identity
-	base   int64 // ns to add to all times
+	id     record.Meta // whose it is, Rank unknownRank until that is told
+	named  bool        // id.Rank is that of the file's name
+	base   int64       // ns to add to all times
 	groups map[string]*record.Group
 	// configured are the process groups that the trace lists, in the order in which they were made.
 	configured []string
@@ -44,7 +47,8 @@ type annotation struct {
 	ext int64
 }
 
-func newCapture(id identity) *capture {
+// newCapture is a capture of which nothing but its identity is known.
+func newCapture(id record.Meta) *capture {
 	return &capture{id: id, groups: map[string]*record.Group{}, hostExt: map[int64]interval{}}
 }
 
@@ -129,13 +133,15 @@ func annotated(name []byte, ts, dur int64) (record.Record, bool) {
 	return r, true
 }
 
-// give gives the ranges out.
+// give gives the ranges out. Of a process with a device the host's forward, backward and optimizer
+// are left out: they took only as long as it takes to enqueue the work.
 func (t *capture) give(f *profileFile, out *output) error {
 	if !t.anything {
 		return errors.New("it holds no event of an operator, an annotation or a kernel")
 	}
 
 	rank := out.Rank(t.id)
+	rank.named = rank.named || t.named
 	t.giveGroups(rank)
 	t.onDevice = t.ranOnDevice()
 	steps, partly := t.steps()

@@ -69,7 +69,8 @@ func setOp(r *record.Record, raw string) {
 }
 
 // said returns what was said of the collective that was enqueued around a launch: the innermost
-// range of the thread that tells something has the word.
+// range of the thread that tells something has the word. enqueued is sorted by thread and start, so
+// the ranges around a launch stand just before it.
 func (t *capture) said(l launch) (out comm) {
 	const deepest = 4
 	i, _ := slices.BinarySearchFunc(t.enqueued, l, func(c comm, l launch) int {

@@ -6,7 +6,7 @@
 //
 // A profile is what one tool wrote in one go: a file, or a folder of files with one that
 // leads. A format tells its profiles by content, and reads one into an output: whose ranges
-// they are (identity with parallel groups), the ranges as records of the five kinds, and
+// they are (record.Meta, with parallel groups), the ranges as records of the five kinds, and
 // what of the profile it could not read, by file and cause. All else is done here, once for
 // every format: finding files, decompressing, names of jobs and ranks, segments, errors.
 //

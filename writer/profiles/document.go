@@ -124,7 +124,8 @@ func (d *document) step(n int) {
 }
 
 // whole calls scan with what is buffered, with more of it until that is enough, and goes on
-// behind what was scanned.
+// behind what was scanned. scan returns errShort where the buffer ends too early: it begins again
+// with more, and must have done nothing that lasts by then.
 func (d *document) whole(scan func(b []byte) (int, error)) error {
 	for {
 		n, err := scan(d.buf)
@@ -162,6 +163,7 @@ func (d *document) next() (c byte, err error) {
 	return c, err
 }
 
+// scan takes the document: the list itself, or an object that has it among its members.
 func (d *document) scan() error {
 	c, err := d.next()
 	if err != nil {

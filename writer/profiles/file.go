@@ -111,7 +111,7 @@ func (f *profileFile) read(ctx context.Context, out *output, scan func(io.Reader
 	return true, nil
 }
 
-// raw opens the bytes as they lie.
+// raw opens the bytes as they lie: a regular file only, and without waiting for one that is a pipe.
 func (f *profileFile) raw() (*os.File, error) {
 	raw, err := f.root.OpenFile(f.name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -229,6 +229,7 @@ func openFolder(at string) (*folder, error) {
 	return f, nil
 }
 
+// walk adds the files below a folder. What it does not look into, or can't, is noted.
 func (f *folder) walk(dir, below string, depth int) {
 	here := filepath.Join(dir, below)
 	if depth > deepest || len(f.files) >= mostFiles {

@@ -50,13 +50,14 @@ type flightDump struct {
 	unseen int               // collectives whose end nobody saw
 }
 
+// readFlight reads one dump, which is one process's.
 func readFlight(ctx context.Context, f *profileFile, out *output) error {
 	if pickled(f.Head()) {
 		return errors.New("a pickle, which could run code when it is loaded, is not read: dump JSON with torch._C._distributed_c10d._dump_nccl_trace_json() (gloo: _dump_fr_trace_json()), or turn one that you trust into JSON: " +
 			`python3 -c "import pickle,json,sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)" <` + f.Name() + ` >` + f.Name() + `.json`)
 	}
 
-	d := &flightDump{capture: newCapture(identity{Rank: rankOfName(f.name)}), used: map[string]string{}}
+	d := &flightDump{capture: newCapture(record.Meta{Rank: rankOfName(f.name)}), used: map[string]string{}}
 	d.rank = out.Rank(d.id)
 	scan := func(r io.Reader) error { return scanDocument(r, "entries", d.config, d.entry) }
 	if _, err := f.read(ctx, out, scan, func() bool { return d.anything }); err != nil {
@@ -173,7 +174,7 @@ func countOf(list []byte) (total int64) {
 func (d *flightDump) world() {
 	for name, g := range d.groups {
 		if last := slices.Max(g.Ranks); (name == "0" || d.used[name] == "default_pg") && last == len(g.Ranks)-1 {
-			d.rank.World = len(g.Ranks)
+			d.rank.WorldSize = len(g.Ranks)
 		}
 	}
 }

@@ -36,18 +36,6 @@ func Words() []string {
 	return words
 }
 
-// identity says whose ranges a profile holds. The zero value of a field is "unknown", but of Rank
-// that is unknownRank.
-type identity struct {
-	Rank, World, LocalRank int
-	Node                   string
-	PID                    int
-	named                  bool // Rank is that of the file's name
-	// Groups are the parallel groups that the rank is a member of. They may be set until Read
-	// returns.
-	Groups []record.Group
-}
-
 // unknownRank is the rank of a profile that does not tell it: the file's name decides, or the
 // order of names.
 const unknownRank = -1
@@ -86,15 +74,16 @@ type Problem struct{ Path, Cause string }
 // String names the file and the cause.
 func (p Problem) String() string { return p.Path + ": " + p.Cause }
 
-// Rank returns the rank of the identity, a new one where it is not known yet.
-func (o *output) Rank(id identity) *rankOutput {
+// Rank returns the rank of the identity, a new one where it is not known yet. Of id Rank, WorldSize,
+// LocalRank, Node, PID and Groups count; what is not known is zero, but of Rank unknownRank.
+func (o *output) Rank(id record.Meta) *rankOutput {
 	for _, r := range o.ranks {
 		if r.Rank == id.Rank && r.PID == id.PID {
 			return r
 		}
 	}
 
-	r := &rankOutput{identity: id, out: o, index: map[string]uint32{"": 0}, words: []string{""}}
+	r := &rankOutput{Meta: id, out: o, index: map[string]uint32{"": 0}, words: []string{""}}
 	o.ranks = append(o.ranks, r)
 	return r
 }
@@ -107,6 +96,7 @@ func (o *output) Unread(path, format string, args ...any) {
 // Note notes what was made of a file that does not say all.
 func (o *output) Note(path, format string, args ...any) { o.notes = told(o.notes, path, format, args) }
 
+// told adds a problem, once, as long as there are few.
 func told(list []Problem, path, format string, args []any) []Problem {
 	const most = 64 // of one profile
 	p := Problem{path, fmt.Sprintf(format, args...)}
@@ -119,7 +109,9 @@ func told(list []Problem, path, format string, args []any) []Problem {
 
 // rankOutput is one rank's part of a profile.
 type rankOutput struct {
-	identity
+	// Meta is whose ranges they are, as far as the profile says it. Groups may be set until Read returns.
+	record.Meta
+	named bool // Rank is that of the file's name
 	out   *output
 	spans []span
 	words []string

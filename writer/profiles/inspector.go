@@ -36,7 +36,7 @@ type inspectorLog struct {
 	said  communicator // by the last object that said it
 	calls []inspected
 	comms map[communicator]int // their calls
-	id    identity
+	id    record.Meta
 
 	dump       int64 // µs since 1970, of what is read
 	untimed    int   // calls that stand end to end
@@ -139,6 +139,7 @@ func (l *inspectorLog) header(v []byte) {
 	l.said = c
 }
 
+// metadata takes when the operations that follow were dumped, and by which process.
 func (l *inspectorLog) metadata(v []byte) {
 	l.dump = min(max(number(memberOf(v, "dump_timestamp_us"), 0), 0), mostMicros)
 	l.id.Node = record.Clip(string(memberOf(v, "hostname")), record.MaxWord)
@@ -207,7 +208,7 @@ func (l *inspectorLog) give() error {
 	for i := range l.calls {
 		c := &l.calls[i]
 		id := l.id
-		id.Rank, id.World = world.rank, world.ranks
+		id.Rank, id.WorldSize = world.rank, world.ranks
 		if several > 1 {
 			id.Rank = c.of.rank
 		}

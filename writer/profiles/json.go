@@ -136,6 +136,8 @@ func value(b []byte, i int) (int, error) {
 	return i, errShort
 }
 
+// nested returns where the object or list that begins at b[i] ends. It counts brackets and does not
+// ask whether they are of a kind: what is wrong inside is found by who reads it.
 func nested(b []byte, i int) (int, error) {
 	depth := 0
 	for i < len(b) {
@@ -182,6 +184,7 @@ func quoted(b []byte, i int) (int, error) {
 	}
 }
 
+// space returns the index of the next byte, from b[i] on, that is no space.
 func space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
@@ -199,7 +202,8 @@ func text(v []byte) []byte {
 	return v
 }
 
-// micros reads decimal microseconds as ns; what is no number is 0.
+// micros reads decimal microseconds as ns; what is no number is 0. It adds up digits because a
+// float64 of microseconds since 1970 has steps of a quarter of one.
 func micros(v []byte) int64 {
 	var ns int64
 	i, neg := 0, false

@@ -39,8 +39,9 @@ var kineto = format{
 	Read: readKineto,
 }
 
+// readKineto reads one process's trace.
 func readKineto(ctx context.Context, f *profileFile, out *output) error {
-	t := newCapture(identity{Rank: unknownRank})
+	t := newCapture(record.Meta{Rank: unknownRank})
 	if err := t.scan(ctx, f, out, t.event); err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (t *capture) beside(key, v []byte) {
 		}
 
 		if n := rankIn(memberOf(v, "world_size")); n > 0 {
-			t.id.World = n
+			t.id.WorldSize = n
 		}
 
 		for _, g := range elements(memberOf(v, "pg_config")) {
@@ -119,6 +120,8 @@ func (t *capture) event(e *event) {
 	t.last = max(t.last, iv.to)
 }
 
+// backends begin the names of collectives' ranges on the host. From the fourth on the work itself is
+// on a device.
 var backends = [...]string{"gloo:", "mpi:", "ucc:", "nccl:", "rccl:", "hccl:"}
 
 // hostRange takes a range of the host.
@@ -171,7 +174,7 @@ func (t *capture) name(f *profileFile) {
 	m := exported.FindStringSubmatch(path.Base(f.name))
 	if t.id.Rank < 0 {
 		t.id.Rank = rankOfName(f.name)
-		t.id.named = t.id.Rank >= 0
+		t.named = t.id.Rank >= 0
 	}
 
 	if m == nil {

@@ -49,7 +49,7 @@ type stepSums struct {
 
 // readSums reads a table of sums, of the one rank of id where that is given. Steps are put end to
 // end, for the table does not say when they were.
-func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, id *identity) error {
+func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, id *record.Meta) error {
 	r, err := f.Open()
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, 
 			continue
 		}
 
-		who := identity{Rank: rank, Groups: groupsOf(groups, rank)}
+		who := record.Meta{Rank: rank, Groups: groupsOf(groups, rank)}
 		if id != nil {
 			who = *id
 		}
@@ -107,7 +107,7 @@ func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, 
 }
 
 // rankOfLine returns whose line it is; a line of a stage is nobody's.
-func rankOfLine(line []string, columns map[string]int, id *identity) (int, bool) {
+func rankOfLine(line []string, columns map[string]int, id *record.Meta) (int, bool) {
 	if id != nil {
 		return id.Rank, true
 	}
@@ -121,6 +121,7 @@ func rankOfLine(line []string, columns map[string]int, id *identity) (int, bool)
 	return n, err == nil && n >= 0 && n < mostRanks
 }
 
+// sumsOf reads a line. Times are decimal microseconds.
 func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {
 	if len(line) <= columns["Step"] {
 		return s, errors.New("it is cut")

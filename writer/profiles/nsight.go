@@ -61,9 +61,10 @@ type nsightFile struct {
 	markers map[int64]map[string][]record.Record
 }
 
-// onDevice is a process and its GPU.
+// onDevice is a process and its GPU, by Nsight's own numbers: a process's is its globalPid.
 type onDevice struct{ process, device int64 }
 
+// readNsight reads the tables that captures are made of, one for each process on a GPU.
 func readNsight(ctx context.Context, f *profileFile, out *output) (err error) {
 	if !f.isSQLite() {
 		return errors.New("it is not exported yet: nsys export --type sqlite " + f.Name())
@@ -87,6 +88,7 @@ func readNsight(ctx context.Context, f *profileFile, out *output) (err error) {
 	return n.give()
 }
 
+// clock reads when the capture's clock was 0, and the host.
 func (n *nsightFile) clock(ctx context.Context) error {
 	err := n.readIfThere(ctx, "TARGET_INFO_SESSION_START_TIME", []string{"utcEpochNs"}, func(c cells) error {
 		n.base = c.int(0)
@@ -174,7 +176,7 @@ func (n *nsightFile) rank(process, device int64) *capture {
 	at := onDevice{process, device}
 	t := n.ranks[at]
 	if t == nil {
-		t = newCapture(identity{Rank: unknownRank, Node: n.node, PID: int(process >> 24 & 0xffffff)})
+		t = newCapture(record.Meta{Rank: unknownRank, Node: n.node, PID: int(process >> 24 & 0xffffff)})
 		t.base, t.anything = n.base, true
 		n.ranks[at] = t
 	}
@@ -185,6 +187,7 @@ func (n *nsightFile) rank(process, device int64) *capture {
 // mostDevices bounds the processes on GPUs of one capture.
 const mostDevices = 1024
 
+// kernels reads what ran on the GPUs: collectives one by one, of all else when there was any.
 func (n *nsightFile) kernels(ctx context.Context) error {
 	return n.read(ctx, nsightKernels, []string{"start", "end", "deviceId", "globalPid?", "shortName", "correlationId?", "streamId?"}, func(c cells) error {
 		from, to := c.int(0), c.int(1)
@@ -264,6 +267,7 @@ func (n *nsightFile) launches(ctx context.Context) error {
 // stepRange is how the range of a step is called: step 12, iteration12, Train_Step, ProfilerStep#4.
 var stepRange = regexp.MustCompile(`(?i)^(profilerstep|(?:global|train|training)[ _]?step|step|iteration|iter)[ _#:=-]*(\d{0,15})$`)
 
+// Types of NVTX_EVENTS that are ranges: of one thread, nested, and of any.
 const (
 	nvtxPushPop  = 59
 	nvtxStartEnd = 60
@@ -349,7 +353,7 @@ func (n *nsightFile) give() error {
 	for i, at := range all {
 		t := n.ranks[at]
 		t.id.LocalRank = i
-		t.id.Rank, t.id.World = n.whose(i, len(all))
+		t.id.Rank, t.id.WorldSize = n.whose(i, len(all))
 		t.marks = n.steps(at.process)
 		if err := t.give(n.file, n.out); err != nil {
 			return err

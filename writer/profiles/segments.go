@@ -72,11 +72,10 @@ func (r *rankOutput) asOneStep() bool {
 
 // meta is the identity of a process: the same in all of its profiles.
 func (t *Tree) meta(r *rankOutput) record.Meta {
-	return record.Meta{
-		Format: record.Format, Job: t.Job, Rank: r.Rank, WorldSize: r.World, LocalRank: r.LocalRank,
-		Incarnation: record.HashID("profile", t.Job, strconv.Itoa(r.Rank), r.Node, strconv.Itoa(r.PID)),
-		Node:        r.Node, PID: r.PID, Groups: r.Groups, Writer: t.Format.Name,
-	}
+	m := r.Meta
+	m.Format, m.Job, m.Writer = record.Format, t.Job, t.Format.Name
+	m.Incarnation = record.HashID("profile", t.Job, strconv.Itoa(r.Rank), r.Node, strconv.Itoa(r.PID))
+	return m
 }
 
 // lines writes the ranges as lines, in as many segments as their limit asks for.
@@ -200,11 +199,11 @@ func (t *Tree) nothing() error {
 func mixed(ranks []*rankOutput) error {
 	var told *rankOutput
 	for i, r := range ranks {
-		if r.World > 0 && told != nil && told.World != r.World {
-			return fmt.Errorf("%s is of a job of %d ranks, %s of one of %d: give the folder of one job", told.out.file.Path, told.World, r.out.file.Path, r.World)
+		if r.WorldSize > 0 && told != nil && told.WorldSize != r.WorldSize {
+			return fmt.Errorf("%s is of a job of %d ranks, %s of one of %d: give the folder of one job", told.out.file.Path, told.WorldSize, r.out.file.Path, r.WorldSize)
 		}
 
-		if r.World > 0 {
+		if r.WorldSize > 0 {
 			told = r
 		}
 

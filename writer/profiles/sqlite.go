@@ -215,6 +215,8 @@ func (d *database) read(ctx context.Context, table string, columns []string, eac
 	return nil
 }
 
+// readAs is read, without the table's name in its errors. Names of columns come from us, never from
+// the file, so they may stand in the statement.
 func (d *database) readAs(ctx context.Context, table string, columns []string, each func(cells) error) error {
 	tables, err := d.tables(ctx)
 	if err != nil {
@@ -271,4 +273,5 @@ func (f *profileFile) tables() []string {
 	return f.tablesIn
 }
 
+// isSQLite reports whether the file begins as a SQLite database does.
 func (f *profileFile) isSQLite() bool { return bytes.HasPrefix(f.Head(), []byte(sqliteMagic)) }

@@ -45,7 +45,8 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 }
 
 // repeated notes the ring and number of a record; true means that it was read
-// before.
+// before. While lines are read again after a restart, rings of that reading count, for those of
+// the state have seen all of them.
 func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 	rings := inc.Rings
 	if s.replay {

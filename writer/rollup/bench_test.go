@@ -9,6 +9,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // busy is a directory with calls communication ranges a step, as laggard's or
@@ -82,7 +83,7 @@ func BenchmarkStream(b *testing.B) {
 					for b.Loop() {
 						s := New(Options{Job: "j", Records: sel})
 						n := 0
-						f.feed(s, Position{}, func() {
+						f.feed(s, segment.Position{}, func() {
 							if n++; n%4096 == 0 {
 								rows = row.Rows{Ranks: rows.Ranks[:0], Steps: rows.Steps[:0], Communications: rows.Communications[:0], Raws: row.Raws{Rows: rows.Raws.Rows[:0]}}
 								s.Take(&rows)
@@ -101,12 +102,12 @@ func BenchmarkStream(b *testing.B) {
 func BenchmarkLowWater(b *testing.B) {
 	f := busy(20, 500, true)
 	s := New(Options{Job: "j"})
-	f.feed(s, Position{}, nil)
+	f.feed(s, segment.Position{}, nil)
 	var rows row.Rows
 	s.Take(&rows)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.mark = Position{}
+		s.mark = segment.Position{}
 		if s.LowWater().State == "" {
 			b.Fatal("no state")
 		}

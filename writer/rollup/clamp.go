@@ -12,11 +12,6 @@ import (
 // BadTime is the reason of a line whose time can't be right.
 const BadTime = "bad-time"
 
-// bounds are the times that lines of one segment can have. A segment is named for
-// the second in which it was made, so a line that is years away from it is garbage:
-// stored, it would make a partition of its own.
-type bounds struct{ lo, hi int64 } // ns since the Unix epoch
-
 const (
 	// Around is how far from a segment's name its lines may lie: the clock may have been
 	// stepped, or a copy been given the name of another day. It is wide, for a line
@@ -34,21 +29,25 @@ const (
 	latestTime = 4_102_444_800 * int64(time.Second)
 )
 
-// boundsOf returns the bounds of a segment. They depend on its name alone, so all
-// that read it agree.
-func boundsOf(name string) bounds {
+// timesOf returns the times that lines of one segment can have, ns since the Unix epoch. A
+// segment is named for the second in which it was made, so a line that is years away from it
+// is garbage: stored, it would make a partition of its own. They depend on the name alone, so
+// all that read the segment agree.
+func timesOf(name string) (earliest, latest int64) {
 	n, ok := segment.Number(name)
 	if !ok || n < firstName || n > lastName {
-		return bounds{0, latestTime}
+		return 0, latestTime
 	}
 
 	at := n * int64(time.Second)
-	return bounds{at - int64(Around), at + int64(Around)}
+	return at - int64(Around), at + int64(Around)
 }
 
-// hold reports whether t lies within the bounds, or counts from the start of a host or
-// process; 0 is "not known".
-func (b bounds) hold(t int64) bool { return t >= b.lo && t <= b.hi || t >= 0 && t <= sinceBoot }
+// timely reports whether a line of the current segment can have the time t: one within timesOf,
+// or one that counts from the start of a host or process. 0 is "not known".
+func (s *Stream) timely(t int64) bool {
+	return t >= s.earliest && t <= s.latest || t >= 0 && t <= sinceBoot
+}
 
 const (
 	farthest = 1 << 62 // ns from the Unix epoch: the year 2116

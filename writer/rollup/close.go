@@ -189,7 +189,8 @@ func (s *Stream) outside(inc *incarnation, cut int64) {
 }
 
 // guess returns the step of a range whose window is not closed: one that is open
-// yet, one that began and has no end, else what the writer wrote down.
+// yet, one that began and has no end, else what the writer wrote down. A process that hung or was
+// killed left such ranges, and they are what somebody wants to see of it.
 func (inc *incarnation) guess(p *pendingRange) int64 {
 	for _, st := range slices.Backward(inc.steps) {
 		if p.begin >= st.begin && p.begin < st.end {
@@ -239,7 +240,8 @@ func (inc *incarnation) paired() bool {
 	return !waits || oldest >= inc.cut()
 }
 
-// relieve makes room when more waits than memory allows.
+// relieve makes room when more waits than memory allows. What goes is counted as Crowded; what
+// comes of its step afterwards is late.
 func (s *Stream) relieve(inc *incarnation) {
 	before := s.counts.given()
 	defer func() { s.counts.Crowded += s.counts.given() - before }()

@@ -171,6 +171,7 @@ func (s *Stream) Counts() Counts {
 	return c
 }
 
+// cloned is a copy that is never nil.
 func cloned(m map[string]uint64) map[string]uint64 {
 	if m == nil {
 		return map[string]uint64{}

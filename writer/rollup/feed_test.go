@@ -11,6 +11,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // fixture is a rank's directory as lines.
@@ -80,9 +81,9 @@ func (f *fixture) count() int {
 }
 
 // feed feeds the lines from p on, calling each after every one.
-func (f *fixture) feed(s *Stream, p Position, each func()) {
+func (f *fixture) feed(s *Stream, p segment.Position, each func()) {
 	for _, seg := range f.segments {
-		if c := compareNames(seg.name, p.Segment); p.Segment != "" && c < 0 {
+		if p.Segment != "" && (segment.Position{Segment: seg.name}).Before(segment.Position{Segment: p.Segment}) {
 			continue
 		}
 
@@ -103,7 +104,7 @@ func (f *fixture) feed(s *Stream, p Position, each func()) {
 // run feeds everything and returns all rows.
 func (f *fixture) run(o Options) (row.Rows, Counts) {
 	s := New(o)
-	f.feed(s, Position{}, nil)
+	f.feed(s, segment.Position{}, nil)
 	s.End()
 	var rows row.Rows
 	s.Take(&rows)
@@ -323,7 +324,7 @@ func TestStream_RestartAnywhere(t *testing.T) {
 		want, counts := f.run(o)
 
 		type mark struct {
-			p    Position
+			p    segment.Position
 			rows row.Rows // taken up to there
 		}
 		var marks []mark
@@ -332,7 +333,7 @@ func TestStream_RestartAnywhere(t *testing.T) {
 		s, n := New(o), 0
 		marks = append(marks, mark{})
 		kill := rapid.IntRange(0, f.count()).Draw(t, "kill at")
-		f.feed(s, Position{}, func() {
+		f.feed(s, segment.Position{}, func() {
 			if n++; n > kill || n%every != 0 {
 				return
 			}

@@ -222,3 +222,12 @@ func TestDevice(t *testing.T) {
 		t.Errorf("%+v, step on %s", k, r.Steps[0].Node)
 	}
 }
+
+// TestDimOf: a word means the same dimension here as where roles are made of groups.
+func TestDimOf(t *testing.T) {
+	for word, want := range map[string]dim{"tp": dimTP, " TP": dimTP, "exp": dimEP, "Ep": dimEP, "other": dimOther, "mesh": dimOther, "": dimOther} {
+		if got := dimOf(word); got != want {
+			t.Errorf("dimOf(%q) = %s, want %s", word, dimWords[got], dimWords[want])
+		}
+	}
+}

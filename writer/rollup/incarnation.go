@@ -124,6 +124,7 @@ func (s *Stream) begin(id record.ID) *incarnation {
 	return inc
 }
 
+// find returns a remembered incarnation, nil for none. The newest is asked for most.
 func (s *Stream) find(id record.ID) *incarnation {
 	for _, inc := range slices.Backward(s.incarnations) {
 		if inc.ID == id {
@@ -159,7 +160,7 @@ func (s *Stream) identify(m *record.Meta) {
 	s.giveRank(inc)
 }
 
-// giveRank gives out the rank row when it says something new.
+// giveRank gives out the rank row when it says something new beside its version.
 func (s *Stream) giveRank(inc *incarnation) {
 	r := s.rankRow(inc)
 	old := inc.row
@@ -200,8 +201,10 @@ func (s *Stream) rankRow(inc *incarnation) row.Rank {
 // u32 bounds a number that a hostile line may have made up.
 func u32(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
 
+// job is the directory's, else what identity lines say.
 func (s *Stream) job(inc *incarnation) string { return cmp.Or(s.o.Job, inc.Meta.Job) }
 
+// node is what identity lines say, else what is known beside the files.
 func (s *Stream) node(inc *incarnation) string { return cmp.Or(inc.Meta.Node, s.o.Node) }
 
 // ofLine returns the incarnation of a laggard line; a file whose identity line is
@@ -247,7 +250,7 @@ func (s *Stream) switched(w record.Switch) {
 	}
 
 	inc.Switching = &w
-	if s.bounds.hold(w.At) && inc.turnOff(!w.Default, w.At) {
+	if s.timely(w.At) && inc.turnOff(!w.Default, w.At) {
 		inc.Version++
 		s.giveRank(inc)
 	}

@@ -62,7 +62,8 @@ func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number 
 	s.taken = false
 }
 
-// takeRaws gives the raw rows out.
+// takeRaws gives the raw rows out. Their words go along as a list that others hold, too: nothing is
+// copied, and each bundle is charged with the words that are new in it.
 func (s *Stream) takeRaws(dst *row.Rows) {
 	given := row.Raws{Rows: s.raws, Words: s.words.List(), Bytes: s.words.Bytes() - s.given}
 	if len(dst.Raws.Rows) == 0 {

@@ -23,7 +23,7 @@ type run struct {
 	Count    uint16
 }
 
-// at returns the index of the first run that ends at or after n.
+// at returns the index of the first run that ends at or after n. Runs are sorted and apart.
 func (p *passes) at(n int64) int {
 	return sort.Search(len(p.Runs), func(i int) bool { return p.Runs[i].To >= n })
 }

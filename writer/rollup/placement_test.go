@@ -29,7 +29,7 @@ func TestPlacement_GroupsOnce(t *testing.T) {
 	r := NewPlacement(&topology.Found{Topology: topo}, nil, "")
 	ep := record.Group{Dim: "ep", Name: "ep-0", Index: 0, Size: 2, Ranks: []int{0, 1}}
 	dp := record.Group{Dim: "dp", Name: "dp-0", Index: 1, Size: 2, Ranks: []int{2, 0}}
-	dir := segment.RankDir{Job: "j", Path: t.TempDir()}
+	dir := segment.RankDir{RankID: record.RankID{Job: "j"}, Path: t.TempDir()}
 	o := r.Options(dir, None)
 	if o.Job != "j" || o.WorldSize != 4 || o.Node != "node-1" || o.Records != None {
 		t.Errorf("%+v", o)
@@ -55,7 +55,7 @@ func TestPlacement_GroupsOnce(t *testing.T) {
 		}
 	}
 
-	if got := r.Options(segment.RankDir{Rank: 3, Path: t.TempDir()}, None).Groups(); got != nil {
+	if got := r.Options(segment.RankDir{RankID: record.RankID{Rank: 3}, Path: t.TempDir()}, None).Groups(); got != nil {
 		t.Errorf("rank 3 is in %v", got)
 	}
 }
@@ -63,7 +63,10 @@ func TestPlacement_GroupsOnce(t *testing.T) {
 // TestPlacement_Node: this machine's name is that of the ranks whose files were written
 // here, unless a topology says otherwise; a rank table may call it by another name.
 func TestPlacement_Node(t *testing.T) {
-	dirs := []segment.RankDir{{Rank: 0, Path: t.TempDir()}, {Rank: 1, Path: t.TempDir()}, {Rank: 2, Path: "/proc/self"}, {Rank: 3, Path: t.TempDir()}}
+	dirs := []segment.RankDir{
+		{RankID: record.RankID{Rank: 0}, Path: t.TempDir()}, {RankID: record.RankID{Rank: 1}, Path: t.TempDir()},
+		{RankID: record.RankID{Rank: 2}, Path: "/proc/self"}, {RankID: record.RankID{Rank: 3}, Path: t.TempDir()},
+	}
 	file := &topology.File{WorldSize: 4, Nodes: map[string][]int{"gpu-9": {0}}}
 	table := &topology.File{Nodes: map[string][]int{"10.0.0.1": {0, 1, 2}}}
 	found := &topology.Found{Topology: topology.Merge(file, table), Servers: table}

@@ -32,7 +32,6 @@ package rollup
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 	"time"
 
@@ -79,37 +78,6 @@ const (
 	supersededFor   = PairPatience
 )
 
-// Selection says which raw ranges become rows of the table records. What does not
-// is counted as summarised.
-type Selection uint8
-
-// Light selects every kind but Communication.
-const (
-	Light Selection = iota
-	None
-	All
-	// Deep selects all of the steps in which Communication was recorded: what is
-	// stored raw is where and while it is switched on.
-	Deep
-)
-
-var selectionWords = [...]string{Light: "light", None: "none", All: "all", Deep: "deep"}
-
-// ParseSelection returns the selection that --records names.
-func ParseSelection(word string) (Selection, bool) {
-	i := slices.Index(selectionWords[:], cmp.Or(word, selectionWords[Light]))
-	return Selection(max(i, 0)), i >= 0
-}
-
-// String returns the word of --records.
-func (s Selection) String() string { return selectionWords[s] }
-
-// takes reports whether ranges of the kind become rows; deep is whether
-// Communication was recorded beside it.
-func (s Selection) takes(k record.Kind, deep bool) bool {
-	return s == All || s == Light && k.Light() || s == Deep && deep
-}
-
 // Options configure a Stream.
 type Options struct {
 	Job     string    // "" = as identity lines say
@@ -137,11 +105,11 @@ type Stream struct {
 	marker marker.Parser
 	pairer marker.Pairer
 
-	segments map[uint32]*source
-	newest   uint32 // index of the last segment
-	current  uint32 // index of the one being read; 0 = none, or one before what State names
-	next     int64  // offset after the last line
-	bounds   bounds // of the times in the current segment
+	segments         map[uint32]*source
+	newest           uint32 // index of the last segment
+	current          uint32 // index of the one being read; 0 = none, or one before what State names
+	next             int64  // offset after the last line
+	earliest, latest int64  // times that lines of the current segment can have (timesOf)
 
 	incarnations []*incarnation // in the order they began
 	began        uint64         // incarnations so far
@@ -158,13 +126,13 @@ type Stream struct {
 	rows   row.Rows
 	raws   []row.Raw // finished; rows has none
 	counts tally
-	mark   Position // LowWater as of the last Take
-	taken  bool     // nothing was finished since mark could last be computed
+	mark   segment.Position // LowWater as of the last Take
+	taken  bool             // nothing was finished since mark could last be computed
 	ended  bool
 
 	// Reading again what State says was read, up to a place.
 	replay bool
-	until  Position
+	until  segment.Position
 	again  map[string]uint32              // segments that State names: all from the position on
 	rings  map[record.ID]map[uint32]*ring // of each incarnation, as the lines read again show them
 }
@@ -182,8 +150,9 @@ type source struct {
 func New(o Options) *Stream {
 	s := &Stream{
 		o: o, segments: map[uint32]*source{}, foreign: map[*marker.Process]*incarnation{},
-		dims: map[string]dim{}, taken: true, bounds: boundsOf(""),
+		dims: map[string]dim{}, taken: true,
 	}
+	s.earliest, s.latest = timesOf("")
 	s.Learn()
 	return s
 }
@@ -192,7 +161,7 @@ func New(o Options) *Stream {
 func (s *Stream) Segment(id record.ID, name string) {
 	name = segment.Plain(name)
 	src := &source{ID: id, Name: name}
-	if s.replay && compareNames(name, s.until.Segment) > 0 {
+	if s.replay && s.until.Before(segment.Position{Segment: name}) {
 		s.goLive()
 	}
 
@@ -209,7 +178,8 @@ func (s *Stream) Segment(id record.ID, name string) {
 	}
 
 	s.segments[s.current] = src
-	s.next, s.bounds = 0, boundsOf(name)
+	s.next = 0
+	s.earliest, s.latest = timesOf(name)
 }
 
 // source returns the segment being read, one without a name where none was begun.
@@ -266,7 +236,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 	switch t {
 	case record.LineRecord:
 		r := &s.parser.Record
-		if !s.bounds.hold(r.Start) || !s.bounds.hold(r.HostStart) {
+		if !s.timely(r.Start) || !s.timely(r.HostStart) {
 			s.refuse(offset, line, r.Word(), BadTime)
 			return true
 		}
@@ -333,6 +303,7 @@ func (s *Stream) Take(dst *row.Rows) {
 	s.taken = true
 }
 
+// move appends src to dst and empties it, or exchanges them where dst is empty.
 func move[T any](dst, src *[]T) {
 	if len(*dst) == 0 {
 		*dst, *src = *src, (*dst)[:0]
@@ -395,6 +366,7 @@ func (s *Stream) live() []*incarnation {
 	return all
 }
 
+// count counts one line, unless it is read again: it was counted then.
 func (s *Stream) count(c *uint64) {
 	if !s.replay {
 		*c++

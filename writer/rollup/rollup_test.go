@@ -10,6 +10,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // script is a stream and a short way to feed it. Times are ms after epoch.
@@ -355,7 +356,7 @@ func TestResume_Rejects(t *testing.T) {
 	c.span(1, 0, 10, "step 1")
 	c.take()
 	p := c.s.LowWater()
-	for name, bad := range map[string]Position{
+	for name, bad := range map[string]segment.Position{
 		"no state": {Segment: "1", Offset: 5},
 		"garbage":  {Segment: "1", State: "{"},
 		"version":  {Segment: "1", State: `{"v":99,"job":"j","rank":3}`},
@@ -373,7 +374,7 @@ func TestResume_Rejects(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := New(Options{}).Resume(Position{}); err != nil {
+	if err := New(Options{}).Resume(segment.Position{}); err != nil {
 		t.Error(err)
 	}
 }

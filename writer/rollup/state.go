@@ -1,29 +1,16 @@
 package rollup
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
-
-// Position is where a restart begins: the first line that something open needs,
-// and what can't be read from there on.
-type Position struct {
-	// Segment and Offset name the line; Segment has no ".zst" ending. "" is the
-	// oldest segment there is.
-	Segment string `json:"segment"`
-	Offset  int64  `json:"offset"`
-	// State is opaque: identities, counts, sums of the open windows, and up to where
-	// the rows are done. It is some kilobytes of JSON text.
-	State string `json:"state,omitempty"`
-}
 
 // ErrPosition is returned by Resume, wrapped, for a Position that is not of this
 // rank or of another version. The rank is then read from its oldest segment.
@@ -33,27 +20,27 @@ var ErrPosition = errors.New("not a position of this stream")
 // misread.
 const stateVersion = 1
 
-// state is Position.State: everything as of the line at Until, but for what is
-// pending. Lines from the Position up to there are read again only to fill that.
+// state is Position.State, some kilobytes of JSON: everything as of the line at Until, but for
+// what is pending. Lines from the Position up to there are read again only to fill that.
 type state struct {
-	Version      int            `json:"v"`
-	Job          string         `json:"job"`
-	Rank         int            `json:"rank"`
-	Until        Position       `json:"until"` // without a State
-	Sources      []*source      `json:"sources"`
-	Began        uint64         `json:"began"`
-	Incarnations []*incarnation `json:"incarnations"`
-	Pairer       marker.State   `json:"pairer"`
-	Counts       tally          `json:"counts"`
+	Version      int              `json:"v"`
+	Job          string           `json:"job"`
+	Rank         int              `json:"rank"`
+	Until        segment.Position `json:"until"` // without a State
+	Sources      []*source        `json:"sources"`
+	Began        uint64           `json:"began"`
+	Incarnations []*incarnation   `json:"incarnations"`
+	Pairer       marker.State     `json:"pairer"`
+	Counts       tally            `json:"counts"`
 }
 
 // OpenCalls reads a Position's State: how many calls the open windows sum up, of lines
 // before the Position that are in no row yet, and up to where (Segment, Offset) lines
 // were read.
-func OpenCalls(text string) (calls uint64, until Position, err error) {
+func OpenCalls(text string) (calls uint64, until segment.Position, err error) {
 	var st state
 	if err := json.Unmarshal([]byte(text), &st); err != nil || st.Version != stateVersion {
-		return 0, Position{}, fmt.Errorf("%w: version %d, %v", ErrPosition, st.Version, err)
+		return 0, segment.Position{}, fmt.Errorf("%w: version %d, %v", ErrPosition, st.Version, err)
 	}
 
 	for _, inc := range st.Incarnations {
@@ -71,7 +58,7 @@ func OpenCalls(text string) (calls uint64, until Position, err error) {
 // that Resumes there and is fed the lines from there on goes on as this one will.
 // It covers the rows that were taken: while there are finished ones that were not,
 // it returns what it last was, so call it right after Take.
-func (s *Stream) LowWater() Position {
+func (s *Stream) LowWater() segment.Position {
 	if s.replay || s.ended || !s.taken {
 		return s.mark
 	}
@@ -96,7 +83,7 @@ func (s *Stream) LowWater() Position {
 		panic("BUG: marshal rollup state: " + err.Error())
 	}
 
-	s.mark = Position{Segment: src.Name, Offset: low.Offset, State: string(text)}
+	s.mark = segment.Position{Segment: src.Name, Offset: low.Offset, State: string(text)}
 	return s.mark
 }
 
@@ -105,7 +92,7 @@ func (s *Stream) LowWater() Position {
 func (s *Stream) state(low marker.Place) *state {
 	st := &state{
 		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.counts,
-		Until: Position{Segment: s.segments[s.current].Name, Offset: s.next}, Incarnations: s.incarnations,
+		Until: segment.Position{Segment: s.segments[s.current].Name, Offset: s.next}, Incarnations: s.incarnations,
 	}
 	needed := map[uint32]bool{s.current: true}
 	for i := range s.segments {
@@ -138,9 +125,9 @@ func (s *Stream) state(low marker.Place) *state {
 // Resume makes a new stream go on from p. The lines from p on (or from any earlier
 // place) must follow: Segment with p's segment, then its lines. A zero Position is
 // the start of the oldest segment.
-func (s *Stream) Resume(p Position) error {
+func (s *Stream) Resume(p segment.Position) error {
 	if p.State == "" {
-		if p == (Position{}) {
+		if p == (segment.Position{}) {
 			return nil
 		}
 
@@ -199,7 +186,7 @@ func (inc *incarnation) restore() {
 	addDims(inc.dims, inc.Meta.Groups)
 	w := &inc.Window
 	for _, c := range w.Calls {
-		w.all[w.find(c.callName)] = c
+		w.all[w.find(c.Group, c.Op)] = c
 	}
 }
 
@@ -209,26 +196,18 @@ func (s *Stream) leaveReplay(offset int64) {
 		return
 	}
 
-	name := ""
+	next := segment.Position{Offset: offset}
 	if src := s.segments[s.current]; src != nil {
-		name = src.Name
+		next.Segment = src.Name
 	}
 
-	if c := compareNames(name, s.until.Segment); c < 0 || c == 0 && offset < s.until.Offset {
-		return
+	if !next.Before(s.until) {
+		s.goLive()
 	}
-
-	s.goLive()
 }
 
 func (s *Stream) goLive() {
 	s.replay = false
 	s.pairer.Live()
-	s.until, s.again, s.rings = Position{}, nil, nil
-}
-
-// compareNames orders segment names as numbers.
-func compareNames(a, b string) int {
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	s.until, s.again, s.rings = segment.Position{}, nil, nil
 }

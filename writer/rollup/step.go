@@ -214,6 +214,7 @@ func merge(dst, all []interval, side record.Side) []interval {
 	return dst
 }
 
+// byStart orders intervals of both sides and all dimensions.
 func byStart(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
 
 // fill sets the columns of everything but Communication.

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestStream_Take: the rows are the same, whenever they are taken and whatever is in the
@@ -24,7 +25,7 @@ func TestStream_Take(t *testing.T) {
 			appendRows(&got, &bundle)
 			bundle = row.Rows{Raws: row.Raws{Rows: bundle.Raws.Rows[:0]}}
 		}
-		f.feed(s, Position{}, func() {
+		f.feed(s, segment.Position{}, func() {
 			switch rapid.IntRange(0, 5).Draw(t, "take") {
 			case 0:
 				s.Take(&bundle)
@@ -69,7 +70,7 @@ func TestStream_ManyWords(t *testing.T) {
 			most = n
 		}
 	}
-	f.feed(s, Position{}, give)
+	f.feed(s, segment.Position{}, give)
 	s.End()
 	give()
 	if renumbered == 0 {

@@ -17,7 +17,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	}
 
 	s.source()
-	if !s.bounds.hold(timeOf(&s.marker.Marker)) {
+	if !s.timely(timeOf(&s.marker.Marker)) {
 		s.refuse(offset, line, "", BadTime)
 		return true
 	}

@@ -270,13 +270,13 @@ func TestTrace_RestartAnywhere(t *testing.T) {
 	o := Options{Job: "j", Records: All}
 	want, counts := f.run(o)
 	type mark struct {
-		p Position
+		p segment.Position
 		n row.Rows
 	}
 	var marks []mark
 	s, n := New(o), 0
 	var taken row.Rows
-	f.feed(s, Position{}, func() {
+	f.feed(s, segment.Position{}, func() {
 		if n++; n%97 == 0 {
 			s.Take(&taken)
 			m := mark{p: s.LowWater()}

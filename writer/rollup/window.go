@@ -2,10 +2,10 @@ package rollup
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // dim is a parallel dimension.
@@ -23,15 +23,10 @@ const (
 
 var dimWords = [dimCount]string{"other", "tp", "pp", "dp", "cp", "ep"}
 
-// dimOf returns the dimension that a word names. "exp" is TaskD's word for ep.
-func dimOf(word string) dim {
-	if word = strings.ToLower(word); word == "exp" {
-		return dimEP
-	}
+// dimOf returns the dimension that a word names.
+func dimOf(word string) dim { return dim(max(slices.Index(dimWords[:], topology.Dim(word)), 0)) }
 
-	return dim(max(slices.Index(dimWords[:], word), 0))
-}
-
+// addDims notes of which dimension each named group is.
 func addDims(m map[string]dim, groups []record.Group) {
 	for _, g := range groups {
 		if g.Name != "" {
@@ -56,15 +51,14 @@ type window struct {
 	Start  int64   `json:"start"`           // of the first step seen in it
 	Calls  []*call `json:"calls,omitempty"` // that were seen in it, in the order they came
 
-	all   []*call // of every name, by pendingRange.call
-	bytes int     // of the names
-	index map[callName]int32
+	all   []*call             // of every name, by pendingRange.call
+	bytes int                 // of the names
+	index map[[2]string]int32 // of all, by group and op
 }
 
-type callName struct{ Group, Op string }
-
+// call sums the calls of one group and op.
 type call struct {
-	callName
+	Group, Op            string
 	Count, Steps         uint32
 	Serial               uint64 // of the step counted last, plus one
 	Total, Min, Max, Sum int64  // Sum is of bytes, the others are of ns
@@ -72,29 +66,30 @@ type call struct {
 
 // find returns the index of a group and op, a new one where it is the first call of them. When the
 // window is full, further names share the empty one.
-func (w *window) find(n callName) int32 {
-	if i, ok := w.index[n]; ok {
+func (w *window) find(group, op string) int32 {
+	if i, ok := w.index[[2]string{group, op}]; ok {
 		return i
 	}
 
 	if w.index == nil {
-		w.index = map[callName]int32{}
+		w.index = map[[2]string]int32{}
 	}
 
 	if w.full() {
-		n = callName{}
-		if i, ok := w.index[n]; ok {
+		group, op = "", ""
+		if i, ok := w.index[[2]string{}]; ok {
 			return i
 		}
 	}
 
 	i := int32(len(w.all))
-	w.all = append(w.all, &call{callName: n})
-	w.bytes += len(n.Group) + len(n.Op)
-	w.index[n] = i
+	w.all = append(w.all, &call{Group: group, Op: op})
+	w.bytes += len(group) + len(op)
+	w.index[[2]string{group, op}] = i
 	return i
 }
 
+// full reports whether no new name has room.
 func (w *window) full() bool { return len(w.all) >= maxCalls || w.bytes >= maxCallBytes }
 
 // first returns the first step of the open window, 0 without one.
@@ -121,9 +116,8 @@ func (s *Stream) openWindow(inc *incarnation, step, start int64) {
 // named returns the place of a Communication's group and op.
 func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
 	w := &inc.Window
-	n := callName{r.Group, r.Op}
-	i := w.find(n)
-	if w.full() && w.all[i].callName != n {
+	i := w.find(r.Group, r.Op)
+	if c := w.all[i]; w.full() && (c.Group != r.Group || c.Op != r.Op) {
 		s.count(&s.counts.Clipped)
 	}
 
@@ -171,7 +165,7 @@ func (s *Stream) flushWindow(inc *incarnation) {
 			Group: c.Group, Dim: dimWords[s.dim(inc, c.Group)], Op: c.Op,
 			Steps: c.Steps, Calls: c.Count, TotalNs: c.Total, MinNs: c.Min, MaxNs: c.Max, Bytes: c.Sum,
 		})
-		*c = call{callName: c.callName}
+		*c = call{Group: c.Group, Op: c.Op}
 	}
 
 	w.Calls = w.Calls[:0]
@@ -188,7 +182,7 @@ func (w *window) forget(pending []pendingRange) {
 	w.all, w.index, w.bytes = nil, nil, 0
 	for i := range pending {
 		if p := &pending[i]; p.call >= 0 {
-			p.call = w.find(all[p.call].callName)
+			p.call = w.find(all[p.call].Group, all[p.call].Op)
 		}
 	}
 }

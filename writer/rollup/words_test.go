@@ -11,6 +11,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/marker"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestWords_AreBoundedInBytes: a writer that gives each range a long name of its own,
@@ -118,8 +119,8 @@ func TestWords_ARestartIsExact(t *testing.T) {
 	for _, kill := range []int{100, 900, 1450} {
 		s, n := New(o), 0
 		var rows row.Rows
-		var p Position
-		f.feed(s, Position{}, func() {
+		var p segment.Position
+		f.feed(s, segment.Position{}, func() {
 			if n++; n == kill {
 				s.Take(&rows)
 				p = s.LowWater()

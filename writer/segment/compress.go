@@ -27,6 +27,7 @@ func Compress(path string) (string, error) {
 	return to, nil
 }
 
+// compress is Compress without the error's prefix.
 func compress(path, to string) (err error) {
 	if n, ok := Number(filepath.Base(path)); !ok || strings.HasSuffix(path, compressed) {
 		return fmt.Errorf("want the name of a plain segment, not number %d", n)
@@ -106,6 +107,7 @@ func deflate(dst, src *os.File, st os.FileInfo) error {
 		return err
 	}
 
+	// Ageing takes the oldest first, by this.
 	mtime := unix.NsecToTimespec(st.ModTime().UnixNano())
 	return unix.Futimes(int(dst.Fd()), []unix.Timeval{
 		unix.NsecToTimeval(unix.TimespecToNsec(mtime)), unix.NsecToTimeval(unix.TimespecToNsec(mtime)),

@@ -30,7 +30,7 @@ func (w *Writer) create() error {
 	}
 
 	w.last = max(w.last, largest)
-	n := max(w.o.Now().Unix(), w.last+1, 0)
+	n := max(w.o.Now().Unix(), w.last+1, 0) // a clock that was set back must not sort it before others
 	for range createTries {
 		name := strconv.FormatInt(n, 10)
 		if len(name) > maxDigits {

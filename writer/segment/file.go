@@ -191,7 +191,8 @@ func split(path string, n int) (base string, parts []string) {
 // symbolic link (they are a rank's and a job's).
 func openDir(path string) (*os.File, error) { return walkTo(path, unix.O_RDONLY) }
 
-// walkTo opens a directory part by part. The ones above need to be searched only.
+// walkTo opens a directory part by part, its last two without following links: the name that was
+// checked is the one that is opened. The ones above need to be searched only.
 func walkTo(path string, flag int) (*os.File, error) {
 	base, parts := split(path, 2)
 	baseFlag := unix.O_PATH
@@ -246,7 +247,7 @@ func descend(dir *os.File, name string, flag int) (*os.File, error) {
 }
 
 // openAt opens a regular file. It looks before it opens, so that a device is not
-// even touched, and again at what it has opened.
+// even touched, and again at what it has opened: somebody may have exchanged it in between.
 func openAt(path string, flag int) (*os.File, error) {
 	dir, err := walkTo(filepath.Dir(path), unix.O_PATH)
 	if err != nil {

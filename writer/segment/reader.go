@@ -42,11 +42,9 @@ type Reader struct {
 
 	skipping bool  // within a line that is too long,
 	from     int64 // which began here
-	skipped  Skipped
+	// skippedLines were too long to be returned, and skippedBytes their length.
+	skippedLines, skippedBytes int64
 }
-
-// Skipped counts the lines that were too long to be returned.
-type Skipped struct{ Lines, Bytes int64 }
 
 // OpenReader opens a segment. Neither the file nor the two directories above it
 // may be symbolic links; what is no regular file is not opened.
@@ -82,8 +80,8 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 				return line, offset, nil
 			}
 
-			r.skipped.Lines++
-			r.skipped.Bytes += int64(n + 1)
+			r.skippedLines++
+			r.skippedBytes += int64(n + 1)
 			r.skipping = false
 			continue
 		}
@@ -94,7 +92,7 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 		}
 
 		if r.skipping {
-			r.skipped.Bytes += int64(r.seen)
+			r.skippedBytes += int64(r.seen)
 			r.take(r.seen)
 		}
 
@@ -204,7 +202,7 @@ func (r *Reader) leap() error {
 		data = r.off // a file system without SEEK_DATA: read on
 	}
 
-	r.skipped.Bytes += data - r.off
+	r.skippedBytes += data - r.off
 	r.off = data
 	if _, err := r.f.Seek(data, io.SeekStart); err != nil {
 		return fmt.Errorf("read segment: %w", err)
@@ -247,8 +245,9 @@ func (r *Reader) Torn() int64 {
 	return r.off + int64(r.w-r.r) - r.Offset()
 }
 
-// Skipped returns what was skipped so far because a line was too long.
-func (r *Reader) Skipped() Skipped { return r.skipped }
+// Skipped returns how many lines were too long to be returned so far, and their bytes: of one that
+// is being skipped what was read of it.
+func (r *Reader) Skipped() (lines, bytes int64) { return r.skippedLines, r.skippedBytes }
 
 // SeekTo makes Next go on at offset, which must be the beginning of a line. In a
 // compressed segment going back means reading from its start.

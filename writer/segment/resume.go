@@ -161,6 +161,8 @@ func (w *Writer) scan(s Info) (found, error) {
 	}
 }
 
+// own reports whether an identity is this writer's: a process keeps its incarnation, and may be told
+// another job or rank, which is another directory.
 func (w *Writer) own(m record.Meta) bool {
 	return m.Incarnation == w.meta.Incarnation && m.Job == w.meta.Job && m.Rank == w.meta.Rank
 }

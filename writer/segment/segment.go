@@ -62,6 +62,22 @@ type Info struct {
 	Inode      uint64
 }
 
+// Position is a place in the segments of a rank directory, at which a line begins. Who reads on from
+// there after a restart keeps in State what the lines before it told.
+type Position struct {
+	Segment string    `json:"segment"`         // its name, Plain; "" is the oldest that there is
+	ID      record.ID `json:"id,omitzero"`     // its identity; 0 is not known
+	Offset  int64     `json:"offset"`          // bytes, of what it inflates to
+	State   string    `json:"state,omitempty"` // the reader's own
+}
+
+// Before reports whether p is read before o.
+func (p Position) Before(o Position) bool {
+	a, _ := Number(p.Segment)
+	b, _ := Number(o.Segment)
+	return cmp.Or(cmp.Compare(a, b), cmp.Compare(p.Offset, o.Offset)) < 0
+}
+
 // Plain returns the base name that a segment has or had before it was compressed. Accounts and
 // cursors know it by this one, so that they still mean the same segment afterwards.
 func Plain(name string) string { return strings.TrimSuffix(name, compressed) }
@@ -166,6 +182,7 @@ func statAt(dir *os.File, name string) (Info, error) {
 	return infoOf(name, &st)
 }
 
+// infoOf describes what was looked at, an error where it is no regular file.
 func infoOf(name string, st *unix.Stat_t) (Info, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return Info{}, fmt.Errorf("%s: %w", name, ErrNotRegular)

@@ -12,12 +12,13 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // RankDir is one rank's directory.
 type RankDir struct {
-	Job  string
-	Rank int
+	record.RankID
 	Path string // absolute, without symbolic links
 }
 
@@ -33,26 +34,26 @@ func Walk(root string) ([]RankDir, error) {
 		return nil, err
 	}
 
-	top, err := look(abs)
+	dirs, segments, err := look(abs)
 	if err != nil {
 		return nil, err
 	}
 
-	if top.segments && !top.hasRanksBelow(abs) {
+	if segments && !hasRanksBelow(abs, dirs) {
 		rank, ok := rankOf(filepath.Base(abs))
 		if !ok {
 			return nil, fmt.Errorf("read directory %s: it holds segments but its name is no rank number (want <dir>/<job>/<rank>/<segment>)", root)
 		}
 
-		return []RankDir{{Job: filepath.Base(filepath.Dir(abs)), Rank: rank, Path: abs}}, nil
+		return []RankDir{{record.RankID{Job: filepath.Base(filepath.Dir(abs)), Rank: rank}, abs}}, nil
 	}
 
-	if top.isJob(abs) {
-		ranks := jobRanks(abs, top)
+	if isJob(abs, dirs) {
+		ranks := jobRanks(abs, dirs)
 		return ranks, errors.Join(unreadable(ranks)...)
 	}
 
-	return profiling(abs, top)
+	return profiling(abs, dirs)
 }
 
 // Ranks is Walk for a directory that is known to be the profiling directory: it
@@ -63,20 +64,21 @@ func Ranks(dir string) ([]RankDir, error) {
 		return nil, err
 	}
 
-	top, err := look(abs)
+	dirs, _, err := look(abs)
 	if err != nil {
 		return nil, err
 	}
 
-	return profiling(abs, top)
+	return profiling(abs, dirs)
 }
 
-func profiling(dir string, top contents) ([]RankDir, error) {
+// profiling returns the rank directories of the jobs in a profiling directory.
+func profiling(dir string, jobs []string) ([]RankDir, error) {
 	var all []RankDir
 	var errs []error
-	for _, job := range top.dirs {
+	for _, job := range jobs {
 		path := filepath.Join(dir, job)
-		c, err := look(path)
+		dirs, _, err := look(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
@@ -86,7 +88,7 @@ func profiling(dir string, top contents) ([]RankDir, error) {
 			continue
 		}
 
-		ranks := jobRanks(path, c)
+		ranks := jobRanks(path, dirs)
 		errs = append(errs, unreadable(ranks)...)
 		all = append(all, ranks...)
 	}
@@ -97,11 +99,12 @@ func profiling(dir string, top contents) ([]RankDir, error) {
 	return all, errors.Join(errs...)
 }
 
-func jobRanks(path string, c contents) []RankDir {
+// jobRanks returns those of a job's directories that are a rank's.
+func jobRanks(path string, dirs []string) []RankDir {
 	var ranks []RankDir
-	for _, name := range c.dirs {
+	for _, name := range dirs {
 		if rank, ok := rankOf(name); ok {
-			ranks = append(ranks, RankDir{Job: filepath.Base(path), Rank: rank, Path: filepath.Join(path, name)})
+			ranks = append(ranks, RankDir{record.RankID{Job: filepath.Base(path), Rank: rank}, filepath.Join(path, name)})
 		}
 	}
 
@@ -132,19 +135,13 @@ func rankOf(name string) (int, bool) {
 	return int(n), err == nil && n >= 0 && strconv.FormatInt(n, 10) == name
 }
 
-// contents is what Walk has to know of a directory.
-type contents struct {
-	dirs     []string // without links and dot names
-	segments bool
-}
-
-// look lists a directory by its descriptor and never follows a link: another user may replace a name
+// look tells the directories in a directory, without links and dot names, and whether it holds
+// segments. It lists by the descriptor and never follows a link: another user may replace a name
 // between the listing and the question what it is. A name that is gone by then is left out.
-func look(path string) (contents, error) {
-	var c contents
+func look(path string) (dirs []string, segments bool, err error) {
 	dir, err := openDir(path)
 	if err != nil {
-		return c, dirError(path, err)
+		return nil, false, dirError(path, err)
 	}
 	defer dir.Close()
 	err = eachName(dir, func(name string) error {
@@ -164,61 +161,62 @@ func look(path string) (contents, error) {
 
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFDIR:
-			c.dirs = append(c.dirs, name)
+			dirs = append(dirs, name)
 		case unix.S_IFREG:
 			if _, ok := Number(name); ok {
-				c.segments = true
+				segments = true
 			}
 		}
 
 		return nil
 	})
 	if err != nil {
-		return c, dirError(path, err)
+		return nil, false, dirError(path, err)
 	}
 
-	slices.Sort(c.dirs)
-	return c, nil
+	slices.Sort(dirs)
+	return dirs, segments, nil
 }
 
 // isJob reports whether the directory is one job's: a child is a rank's directory,
 // which means numeric, with segments in it and no directories of ranks.
-func (c contents) isJob(path string) bool {
+func isJob(path string, dirs []string) bool {
 	job := false
-	for _, name := range c.dirs {
+	for _, name := range dirs {
 		if _, ok := rankOf(name); !ok {
 			continue
 		}
 
-		child, err := look(filepath.Join(path, name))
+		below, segments, err := look(filepath.Join(path, name))
 		if err != nil {
 			continue
 		}
 
-		if child.hasRanks() {
+		if hasRanks(below) {
 			return false // a job with a number for a name
 		}
 
-		job = job || child.segments
+		job = job || segments
 	}
 
 	return job
 }
 
-func (c contents) hasRanks() bool {
-	return slices.ContainsFunc(c.dirs, func(name string) bool { _, ok := rankOf(name); return ok })
+// hasRanks reports whether one of the directories may be a rank's.
+func hasRanks(dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(name string) bool { _, ok := rankOf(name); return ok })
 }
 
 // hasRanksBelow reports whether there are rank directories in or under the
 // directory: then a file with a number for a name is a stray.
-func (c contents) hasRanksBelow(path string) bool {
-	if c.hasRanks() {
+func hasRanksBelow(path string, dirs []string) bool {
+	if hasRanks(dirs) {
 		return true
 	}
 
-	return slices.ContainsFunc(c.dirs, func(name string) bool {
-		child, err := look(filepath.Join(path, name))
-		return err == nil && child.hasRanks()
+	return slices.ContainsFunc(dirs, func(name string) bool {
+		below, _, err := look(filepath.Join(path, name))
+		return err == nil && hasRanks(below)
 	})
 }
 

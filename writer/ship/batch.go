@@ -41,7 +41,7 @@ func (b *Batch) seal() {
 	}
 
 	b.ID = record.ID(uint64(newHash(b.Table)) + sum)
-	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatSpans(b.spans()), b.ID)
+	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatRanks(b.ranks()), b.ID)
 }
 
 // slice returns rows [i, j) as a batch of its own.
@@ -75,6 +75,7 @@ func (b *Batch) missing(stored []bool) *Batch {
 	return s
 }
 
+// without returns the rows that are not stored.
 func without[T any](rows []T, stored []bool) []T {
 	var kept []T
 	for i := range rows {
@@ -144,19 +145,16 @@ func (b *Batch) Origin(i int) Origin {
 		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, At: r.Offset, StartNs: r.StartNs}
 	case row.LedgerTable:
 		r := &b.Ledger[i]
-		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, StartNs: r.AtNs}
+		return Origin{Rank: r.Rank, Incarnation: uint64(r.Incarnation), Segment: uint64(r.Segment), StartNs: r.AtNs}
 	}
 
 	r := &b.Verdicts[i]
 	return Origin{At: r.Step, StartNs: r.AtNs}
 }
 
-// span is a run of ranks, both ends inclusive.
-type span struct{ First, Last uint32 }
-
-// spans returns the ranks that have rows in the batch, as sorted runs. A batch
-// without ranks (verdicts) has none.
-func (b *Batch) spans() []span {
+// ranks returns the ranks that have rows in the batch, sorted. A batch without ranks
+// (verdicts) has none.
+func (b *Batch) ranks() []uint32 {
 	var ranks []uint32
 	if b.Table != row.VerdictsTable {
 		for i := range b.Len() {
@@ -167,38 +165,31 @@ func (b *Batch) spans() []span {
 	}
 
 	slices.Sort(ranks)
-	var spans []span
-	for _, r := range slices.Compact(ranks) {
-		if n := len(spans); n > 0 && spans[n-1].Last+1 == r {
-			spans[n-1].Last = r
-			continue
-		}
-
-		spans = append(spans, span{r, r})
-	}
-
-	return spans
+	return slices.Compact(ranks)
 }
 
-// maxSpans bounds the length of a query_id; more runs read as "all".
+// maxSpans bounds the length of a query_id; more runs of ranks read as "all".
 const maxSpans = 8
 
-// formatSpans writes "0_7.9": a query_id is split at its dashes.
-func formatSpans(spans []span) string {
-	if len(spans) == 0 || len(spans) > maxSpans {
+// formatRanks writes sorted ranks as runs, both ends inclusive: "0_7.9_9". No run has a
+// dash, at which a query_id is split.
+func formatRanks(ranks []uint32) string {
+	var runs []string
+	for len(ranks) > 0 && len(runs) <= maxSpans {
+		n := 1
+		for n < len(ranks) && ranks[n-1]+1 == ranks[n] {
+			n++
+		}
+
+		runs = append(runs, fmt.Sprintf("%d_%d", ranks[0], ranks[n-1]))
+		ranks = ranks[n:]
+	}
+
+	if len(runs) == 0 || len(runs) > maxSpans {
 		return "all"
 	}
 
-	var b strings.Builder
-	for i, s := range spans {
-		if i > 0 {
-			b.WriteByte('.')
-		}
-
-		fmt.Fprintf(&b, "%d_%d", s.First, s.Last)
-	}
-
-	return b.String()
+	return strings.Join(runs, ".")
 }
 
 // Conflicts reports whether the insert with this query_id may hold rows of b:
@@ -213,8 +204,8 @@ func (b *Batch) Conflicts(query string) bool {
 		return false
 	}
 
-	spans := b.spans()
-	if parts[2] == "all" || len(spans) == 0 {
+	ranks := b.ranks()
+	if parts[2] == "all" || len(ranks) == 0 {
 		return true
 	}
 
@@ -224,10 +215,8 @@ func (b *Batch) Conflicts(query string) bool {
 			return true
 		}
 
-		for _, s := range spans {
-			if s.First <= last && first <= s.Last {
-				return true
-			}
+		if i, _ := slices.BinarySearch(ranks, first); i < len(ranks) && ranks[i] <= last {
+			return true
 		}
 	}
 

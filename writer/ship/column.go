@@ -7,17 +7,11 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Layout is how the rows of a table lie in memory: their columns in order.
+// Layout is how the rows of a table lie in memory: their columns in the table's order, each a
+// field of the row struct under the column's name.
 type Layout struct {
-	Columns []Column
+	Columns []reflect.StructField
 	Stride  uintptr // bytes from one row to the next
-}
-
-// Column is one column: a field of a row struct.
-type Column struct {
-	Name   string
-	Type   reflect.Type
-	Offset uintptr // bytes from the start of the row
 }
 
 // layouts is filled once: the fields of schemas/row never change at run time.
@@ -30,12 +24,14 @@ var layouts = map[string]Layout{
 	row.LedgerTable:         layoutOf[row.Ledger](),
 }
 
+// layoutOf is the layout of a row struct.
 func layoutOf[T any]() Layout {
 	t := reflect.TypeFor[T]()
 	l := Layout{Stride: t.Size()}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		l.Columns = append(l.Columns, Column{Name: f.Tag.Get("col"), Type: f.Type, Offset: f.Offset})
+		f.Name = f.Tag.Get("col")
+		l.Columns = append(l.Columns, f)
 	}
 
 	return l
@@ -43,7 +39,7 @@ func layoutOf[T any]() Layout {
 
 // inOrderOf returns l with its columns in another layout's order, by their names.
 func (l Layout) inOrderOf(table Layout) Layout {
-	of := map[string]Column{}
+	of := map[string]reflect.StructField{}
 	for _, c := range l.Columns {
 		of[c.Name] = c
 	}
@@ -82,7 +78,7 @@ func (b *Batch) Layout() (Layout, unsafe.Pointer) {
 
 // Gather returns column c of rows [from, to) as a slice of its Go type ([]int64,
 // []string, …), words as strings.
-func (b *Batch) Gather(c Column, from, to int) any {
+func (b *Batch) Gather(c reflect.StructField, from, to int) any {
 	if c.Type == reflect.TypeFor[row.Word]() {
 		words := gather[row.Word](b, c, from, to)
 		texts := make([]string, len(words))
@@ -115,7 +111,8 @@ func (b *Batch) Gather(c Column, from, to int) any {
 	return gather[[][]uint32](b, c, from, to)
 }
 
-func gather[T any](b *Batch, c Column, from, to int) []T {
+// gather reads a column whose values are T, as Gather has found out.
+func gather[T any](b *Batch, c reflect.StructField, from, to int) []T {
 	l, base := b.Layout()
 	values := make([]T, to-from)
 	for i := range values {

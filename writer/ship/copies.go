@@ -10,17 +10,10 @@ import (
 // copyEvery is how often is asked whether rows are copied.
 const copyEvery = time.Second
 
-// copies are the rounds whose rows are stored, and not yet in a second place: a replica
+// storedRound is a round whose rows are stored, and perhaps not yet in a second place: a replica
 // that dies takes its only copy along. So the cursor, and with it ageing, waits for it.
 // After Options.Copies it goes on with one copy, counted and said, and what is there then is
-// looked at again until it is copied. It is owned by Run's goroutine.
-type copies struct {
-	rounds []storedRound
-	single any // mark of the last round that went on with one copy; nil none
-	asked  time.Time
-}
-
-// storedRound is a round that is stored.
+// looked at again until it is copied.
 type storedRound struct {
 	acks []part // of each the stream and the mark
 	mark any    // nil: nothing in it that waits, or unmarked
@@ -44,8 +37,8 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 		}
 
 		round.mark, round.unmarked = mark, err != nil
-		if mark != nil || err != nil || len(s.copies.rounds) > 0 {
-			s.copies.rounds = append(s.copies.rounds, round)
+		if mark != nil || err != nil || len(s.uncopied) > 0 {
+			s.uncopied = append(s.uncopied, round)
 			s.countUncopied()
 			return
 		}
@@ -58,7 +51,7 @@ func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
 // change of the rounds, before whoever flushes gets an answer.
 func (s *Shipper) countUncopied() {
 	s.count(func(st *Stats) {
-		if st.Uncopied = uint64(len(s.copies.rounds)); st.Uncopied == 0 {
+		if st.Uncopied = uint64(len(s.uncopied)); st.Uncopied == 0 {
 			close(s.copied)
 			s.copied = make(chan struct{})
 		}
@@ -75,12 +68,11 @@ func (r *storedRound) ack() {
 // checkCopies acknowledges what is copied, or has waited long enough, and returns when to
 // look again.
 func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
-	c := &s.copies
-	if len(c.rounds) == 0 && c.single == nil {
+	if len(s.uncopied) == 0 && s.single == nil {
 		return math.MaxInt64
 	}
 
-	if rest := copyEvery - now().Sub(c.asked); rest > 0 {
+	if rest := copyEvery - now().Sub(s.asked); rest > 0 {
 		return rest
 	}
 
@@ -97,8 +89,8 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 
 		return ok
 	}
-	for len(c.rounds) > 0 && ctx.Err() == nil {
-		r := &c.rounds[0]
+	for len(s.uncopied) > 0 && ctx.Err() == nil {
+		r := &s.uncopied[0]
 		if r.unmarked {
 			s.markAgain(ctx, sink)
 		}
@@ -106,29 +98,29 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		switch {
 		case r.mark == nil && !r.unmarked, copied(r.mark):
 		case now().Sub(r.at) < s.o.Copies:
-			c.asked = now()
+			s.asked = now()
 			return copyEvery
 		default:
-			if c.single == nil {
+			if s.single == nil {
 				s.o.Logger.Warn("stored in one replica only: no second one has it", "for", s.o.Copies)
 			}
 
 			if r.mark != nil {
-				c.single = r.mark
+				s.single = r.mark
 			}
 
 			s.count(func(st *Stats) { st.Singles++ })
 		}
 
 		r.ack()
-		c.rounds = c.rounds[1:]
+		s.uncopied = s.uncopied[1:]
 		s.countUncopied()
 	}
 
-	c.asked = now()
-	if c.single != nil && len(c.rounds) == 0 && copied(c.single) {
+	s.asked = now()
+	if s.single != nil && len(s.uncopied) == 0 && copied(s.single) {
 		s.o.Logger.Info("a second replica has what was in one only")
-		c.single = nil
+		s.single = nil
 	}
 
 	return copyEvery
@@ -137,14 +129,14 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 // markAgain gives the first round the mark that could not be had then, or that of a later
 // round, which is of its rows, too.
 func (s *Shipper) markAgain(ctx context.Context, sink Remote) {
-	r := &s.copies.rounds[0]
+	r := &s.uncopied[0]
 	mark, err := sink.Mark(ctx)
 	if err != nil {
 		s.o.Logger.Debug("ask for copies", "err", err)
 		return
 	}
 
-	for _, later := range s.copies.rounds[1:] {
+	for _, later := range s.uncopied[1:] {
 		if mark == nil {
 			mark = later.mark
 		}

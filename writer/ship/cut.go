@@ -170,29 +170,27 @@ func alikeBy[T any](of func(*T) order) func([]T) (order, int) {
 	}
 }
 
-// stretch is rows of one stream that follow each other and go into one partition.
-type stretch[T any] struct {
-	at   order
-	rows []T
-	run
-}
-
 // cutTable sorts the rows of one table by job and partition, stretch by stretch, and cuts each
 // partition at limit rows. rows is where those of the table lie, alike tells how many of rows,
 // from the first on, are of one order.
 func cutTable[T any](u *buffers, parts []part, limit int, table string, rows func(*row.Rows) *[]T, alike func([]T) (order, int)) []*Batch {
-	var all []stretch[T]
+	type stretch struct { // rows of one stream that follow each other and go into one partition
+		at   order
+		rows []T
+		run
+	}
+	var all []stretch
 	total := 0
 	for _, p := range parts {
 		for rest := *rows(p.rows); len(rest) > 0; {
 			at, n := alike(rest)
 			back := p.stream.look(table).pass(at)
-			all = append(all, stretch[T]{at, rest[:n:n], run{p.stream, n, back}})
+			all = append(all, stretch{at, rest[:n:n], run{p.stream, n, back}})
 			rest, total = rest[n:], total+n
 		}
 	}
 
-	slices.SortStableFunc(all, func(a, b stretch[T]) int { return a.at.compare(b.at) })
+	slices.SortStableFunc(all, func(a, b stretch) int { return a.at.compare(b.at) })
 	var sorted []T
 	if len(all) == 1 { // inserted where they lie
 		sorted = all[0].rows

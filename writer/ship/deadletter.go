@@ -20,19 +20,20 @@ import (
 type deadLetters struct {
 	path string
 
-	mu       sync.Mutex // guards what follows, but refusedInARow is Run's goroutine's
-	file     *os.File   // nil until the first row
-	ids      map[letterID]bool
+	mu       sync.Mutex      // guards what follows, but refusedInARow is Run's goroutine's
+	file     *os.File        // nil until the first row
+	ids      map[uint64]bool // by keyOf
 	unsynced bool
 	lines    int // kept by Refuse
 	// refusedInARow counts refusals since the last batch that was stored.
 	refusedInARow int
 }
 
-// letterID names a row by its table and its hash (Batch.sum), or a line by its place.
-type letterID struct {
-	table string
-	sum   uint64
+// keyOf names a row by its table and its hash (Batch.sum), or a line by linesTable and its id.
+func keyOf(table string, sum uint64) uint64 {
+	h := newHash(table)
+	h.add(sum)
+	return uint64(h)
 }
 
 // letter is a line of the file.
@@ -48,8 +49,10 @@ type letter struct {
 // maxLetter bounds a line when the file is read back.
 const maxLetter = 16 << 20
 
+// openDeadLetters reads which rows are in the file, so that none is kept twice. The file is opened for
+// writing by the first one that is.
 func openDeadLetters(path string) (*deadLetters, error) {
-	d := &deadLetters{path: path, ids: map[letterID]bool{}}
+	d := &deadLetters{path: path, ids: map[uint64]bool{}}
 	if path == "" {
 		return d, nil
 	}
@@ -69,7 +72,7 @@ func openDeadLetters(path string) (*deadLetters, error) {
 	for lines.Scan() {
 		var l letter
 		if json.Unmarshal(lines.Bytes(), &l) == nil { // a torn line is of no use and does no harm
-			d.ids[letterID{l.Table, uint64(l.ID)}] = true
+			d.ids[keyOf(l.Table, uint64(l.ID))] = true
 		}
 	}
 
@@ -84,7 +87,7 @@ func openDeadLetters(path string) (*deadLetters, error) {
 func (d *deadLetters) has(table string, sum uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ids[letterID{table, sum}]
+	return d.ids[keyOf(table, sum)]
 }
 
 // linesTable stands for the table in a letter of Refuse.
@@ -109,7 +112,7 @@ func (s *Shipper) Refuse(id record.ID, line []byte, reason string) {
 func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := letterID{linesTable, uint64(id)}
+	key := keyOf(linesTable, uint64(id))
 	if d.path == "" || d.ids[key] || d.lines >= maxLines {
 		return nil
 	}
@@ -146,14 +149,15 @@ func (d *deadLetters) keep(b *Batch, cause *Error) error {
 	defer d.mu.Unlock()
 	var out []byte
 	for i := range b.Len() {
-		id := letterID{b.Table, b.sum(i)}
-		if d.ids[id] {
+		sum := b.sum(i)
+		key := keyOf(b.Table, sum)
+		if d.ids[key] {
 			continue
 		}
 
-		d.ids[id] = true
+		d.ids[key] = true
 		l := letter{
-			ID: record.ID(id.sum), Table: b.Table, Batch: b.ID,
+			ID: record.ID(sum), Table: b.Table, Batch: b.ID,
 			Reason: cause.Err.Error(), AtNs: now().UnixNano(), Row: b.rowJSON(i),
 		}
 		out = l.appendTo(out)
@@ -201,6 +205,7 @@ func (d *deadLetters) write(lines []byte) error {
 	return nil
 }
 
+// open opens the file, or makes it. d.mu is held.
 func (d *deadLetters) open() error {
 	if d.file != nil {
 		return nil
@@ -226,6 +231,7 @@ func (d *deadLetters) open() error {
 	return nil
 }
 
+// close closes the file; a later letter opens it again.
 func (d *deadLetters) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

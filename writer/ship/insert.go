@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -294,15 +295,16 @@ func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 			o.At = 0
 		}
 
+		incarnation, segment := record.ID(o.Incarnation), record.ID(o.Segment)
 		at := len(dst) - 1
-		for at >= first && (dst[at].Rank != o.Rank || dst[at].Incarnation != o.Incarnation || dst[at].Segment != o.Segment) {
+		for at >= first && (dst[at].Rank != o.Rank || dst[at].Incarnation != incarnation || dst[at].Segment != segment) {
 			at--
 		}
 
 		if at < first {
 			at = len(dst)
 			dst = append(dst, row.Ledger{
-				Job: b.Job, Rank: o.Rank, Incarnation: o.Incarnation, Segment: o.Segment,
+				Job: b.Job, Rank: o.Rank, Incarnation: incarnation, Segment: segment,
 				Batch: b.ID.String(), Table: b.Table, State: "stored", FirstOffset: o.At, LastOffset: o.At, AtNs: o.StartNs,
 			})
 		}

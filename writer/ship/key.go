@@ -7,15 +7,9 @@ import (
 )
 
 // The identities of rows, by table. Two rows with the same key are the same row. The columns of a
-// key are all that a store has to read to tell what it has.
+// key are all that a store has to read to tell what it has. A row of ranks has none here: it is
+// that of a process, and the store has it when its Version is at least as high.
 type (
-	// RankKey is the identity of a rank's process; the store has the row when its
-	// Version is at least as high.
-	RankKey struct {
-		Job         string
-		Rank        uint32
-		Incarnation uint64
-	}
 	// StepKey is the identity of a step.
 	StepKey struct {
 		Job         string `col:"job" parquet:"job"`
@@ -64,9 +58,6 @@ type (
 	}
 )
 
-// KeyOfRank returns the identity of r.
-func KeyOfRank(r *row.Rank) RankKey { return RankKey{r.Job, r.Rank, r.Incarnation} }
-
 // KeyOfStep returns the identity of r.
 func KeyOfStep(r *row.Step) StepKey {
 	return StepKey{r.Job, r.Rank, r.Incarnation, r.Step, r.Repeat}
@@ -87,7 +78,7 @@ func KeyOfVerdict(r *row.Verdict) VerdictKey {
 
 // KeyOfLedger returns the identity of r.
 func KeyOfLedger(r *row.Ledger) LedgerKey {
-	return LedgerKey{r.Job, r.Rank, r.Incarnation, r.Segment, r.Batch, r.Table, r.State, r.Reason, r.Kind, r.FirstOffset, r.LastOffset}
+	return LedgerKey{r.Job, r.Rank, uint64(r.Incarnation), uint64(r.Segment), r.Batch, r.Table, r.State, r.Reason, r.Kind, r.FirstOffset, r.LastOffset}
 }
 
 // Places returns a function that maps keys to the places of their rows. The map is made when it
@@ -112,7 +103,8 @@ func Places[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
 	}
 }
 
-// hash is a 64-bit hash of words, the same on every machine.
+// hash is a 64-bit hash of words, the same on every machine and in every version: batches' ids, which
+// name files and tokens in stores, are made of it.
 type hash uint64
 
 func newHash(name string) hash {
@@ -194,7 +186,7 @@ func (b *Batch) sum(i int) uint64 {
 			h.text(s)
 		}
 
-		for _, v := range []uint64{uint64(r.Rank), r.Incarnation, r.Segment, r.FirstOffset, r.LastOffset, r.Records} {
+		for _, v := range []uint64{uint64(r.Rank), uint64(r.Incarnation), uint64(r.Segment), r.FirstOffset, r.LastOffset, r.Records} {
 			h.add(v)
 		}
 	}

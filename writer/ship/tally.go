@@ -1,13 +1,5 @@
 package ship
 
-import "github.com/laggard-dev/laggard/schemas/row"
-
-// Tally is what a store has of one job, in numbers.
-type Tally struct {
-	Rows   map[Place]Held
-	Ledger []row.Ledger
-}
-
 // Place is what rows are counted by: in the table records by segment and kind, in others by
 // process.
 type Place struct {
@@ -20,6 +12,3 @@ type Place struct {
 // Held is a number of rows, how many different ones are among them, how many of these
 // complete windows that other rows began (row.IsComplement), and the calls that windows sum up.
 type Held struct{ Rows, Distinct, Complements, Calls uint64 }
-
-// NewTally returns an empty tally.
-func NewTally() *Tally { return &Tally{Rows: map[Place]Held{}} }

@@ -10,13 +10,9 @@ import (
 	"path/filepath"
 
 	"github.com/laggard-dev/laggard/schemas/keep"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
-
-// Key names a stream in a cursor.
-type Key struct {
-	Job  string `json:"job"`
-	Rank int    `json:"rank"`
-}
 
 // cursorFormat is the value of cursorFile.Format.
 const cursorFormat = "laggard-cursor/1"
@@ -32,8 +28,8 @@ type cursorFile struct {
 	Store   string `json:"store"`           // what the positions are acknowledged by
 	Shard   string `json:"shard,omitempty"` // of the store, that rows go to
 	Streams []struct {
-		Key
-		Position
+		record.RankID
+		segment.Position
 	} `json:"streams"`
 }
 
@@ -42,7 +38,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // LoadCursor reads the positions acknowledged by a store and the shard of it, and sweeps its folder. A
 // file that is missing is no error, nor one of another store; one that is damaged is an error that may
 // be logged: the positions are then none.
-func LoadCursor(path, store string) (positions map[Key]Position, shard string, err error) {
+func LoadCursor(path, store string) (positions map[record.RankID]segment.Position, shard string, err error) {
 	_ = keep.Sweep(filepath.Dir(path)) // what can't be removed is the next one's
 	b, err := keep.Read(path, maxCursor)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +52,7 @@ func LoadCursor(path, store string) (positions map[Key]Position, shard string, e
 	return parseCursor(b, store)
 }
 
-func parseCursor(b []byte, store string) (positions map[Key]Position, shard string, err error) {
+func parseCursor(b []byte, store string) (positions map[record.RankID]segment.Position, shard string, err error) {
 	const tail = 1 + 8 + 1 // "\n", the sum in hex, "\n"
 	if len(b) < tail {
 		return nil, "", errors.New("read cursor: too short")
@@ -76,10 +72,10 @@ func parseCursor(b []byte, store string) (positions map[Key]Position, shard stri
 		return nil, "", nil
 	}
 
-	m := make(map[Key]Position, len(c.Streams))
+	m := make(map[record.RankID]segment.Position, len(c.Streams))
 	for _, s := range c.Streams {
 		if s.Offset >= 0 {
-			m[s.Key] = s.Position
+			m[s.RankID] = s.Position
 		}
 	}
 
@@ -88,12 +84,12 @@ func parseCursor(b []byte, store string) (positions map[Key]Position, shard stri
 
 // SaveCursor replaces a cursor durably: after a crash the file is the old or the
 // new one.
-func SaveCursor(path, store, shard string, positions map[Key]Position) (err error) {
+func SaveCursor(path, store, shard string, positions map[record.RankID]segment.Position) (err error) {
 	c := cursorFile{Format: cursorFormat, Store: store, Shard: shard}
 	for k, p := range positions {
 		c.Streams = append(c.Streams, struct {
-			Key
-			Position
+			record.RankID
+			segment.Position
 		}{k, p})
 	}
 

@@ -49,7 +49,7 @@ func (s *Stream) ready(f *file, v Visitor) (bool, error) {
 		return false, errors.Join(err, r.Close())
 	}
 
-	s.reader, s.skipped = r, segment.Skipped{}
+	s.reader, s.skippedLines, s.skippedBytes = r, 0, 0
 	return true, nil
 }
 

@@ -53,9 +53,9 @@ func (s *Stream) countSkipped(f *file) {
 		return
 	}
 
-	now := s.reader.Skipped()
-	if d := now.Lines - s.skipped.Lines; d > 0 {
-		s.lose(f, Loss{Reason: tooLong, Bytes: now.Bytes - s.skipped.Bytes, Lines: d})
-		s.skipped = now
+	lines, bytes := s.reader.Skipped()
+	if lines > s.skippedLines {
+		s.lose(f, Loss{Reason: tooLong, Bytes: bytes - s.skippedBytes, Lines: lines - s.skippedLines})
+		s.skippedLines, s.skippedBytes = lines, bytes
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/keep"
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // TestRestart reads a stream in two halves, the second by a new tree that begins
@@ -21,13 +23,13 @@ func TestRestart(t *testing.T) {
 	d.write("101", first+"a\n")
 	d.look()
 	p := d.stream().Position()
-	if want := (Position{Segment: "101", ID: 0xaa, Offset: int64(len(first) + 2)}); p != want {
+	if want := (segment.Position{Segment: "101", ID: 0xaa, Offset: int64(len(first) + 2)}); p != want {
 		t.Fatalf("Position() = %+v, want %+v", p, want)
 	}
 
 	d.add("101", "b\n")
 	d.write("102", "c\n")
-	again := func(p Position) {
+	again := func(p segment.Position) {
 		t.Helper()
 		d.got, d.tree = nil, New(d.root, Options{})
 		_, err := d.stream().Start(p)
@@ -37,14 +39,14 @@ func TestRestart(t *testing.T) {
 	}
 	again(p)
 	d.want(fmt.Sprintf("101 %d b", len(first)+2), "102 0 c")
-	again(Position{Segment: "101", ID: 0xbb, Offset: 5}) // another generation has the name
+	again(segment.Position{Segment: "101", ID: 0xbb, Offset: 5}) // another generation has the name
 	d.want("100 0 old", "101 0 "+meta(idA), fmt.Sprintf("101 %d a", len(first)), fmt.Sprintf("101 %d b", len(first)+2), "102 0 c")
 	d.must(os.Remove(d.path("101")))
 	again(p) // the segment is gone: on with the next
 	d.want("102 0 c")
-	again(Position{Segment: "../../etc", Offset: 5}) // a damaged cursor
+	again(segment.Position{Segment: "../../etc", Offset: 5}) // a damaged cursor
 	d.want("100 0 old", "102 0 c")
-	again(Position{Segment: "1000"}) // the directory was made anew
+	again(segment.Position{Segment: "1000"}) // the directory was made anew
 	d.want("100 0 old", "102 0 c")
 }
 
@@ -54,13 +56,14 @@ func TestCursor(t *testing.T) {
 		t.Fatalf("LoadCursor without a file: %v, %v", m, err)
 	}
 
-	want := map[Key]Position{{"j", 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42, State: "{\"x\":1}"}, {"k\xff", 0}: {}}
+	want := map[record.RankID]segment.Position{{Job: "j", Rank: 3}: {Segment: "100", ID: 1<<64 - 1, Offset: 42, State: "{\"x\":1}"}, {Job: "k\xff"}: {}}
 	if err := SaveCursor(path, "s", "c/2", want); err != nil {
 		t.Fatal(err)
 	}
 
+	j3 := record.RankID{Job: "j", Rank: 3}
 	got, shard, err := LoadCursor(path, "s")
-	if err != nil || shard != "c/2" || got[Key{"j", 3}] != want[Key{"j", 3}] {
+	if err != nil || shard != "c/2" || got[j3] != want[j3] {
 		t.Fatalf("LoadCursor: %v, %v", got, err)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // scale returns a number from the environment, for the long forms of tests.
@@ -35,7 +36,7 @@ func scale(t *testing.T, name string, short int) int {
 func TestInodeReuseStorm(t *testing.T) {
 	n := scale(t, "LAGGARD_TEST_REUSES", 3000)
 	d := newDisk(t, Options{})
-	reused, inode, at := 0, uint64(0), Position{}
+	reused, inode, at := 0, uint64(0), segment.Position{}
 	for i := range n {
 		name := strconv.Itoa(100 + i/2) // each name twice
 		d.write(name, fmt.Sprintf("%d-a\n%d-b\n", i, i))

@@ -24,10 +24,12 @@ type Stream struct {
 	refused map[int64]bool // files of others that are not read, by number
 	gate    gate
 	waits   bool                // for its turn to inflate
-	skipped segment.Skipped     // of reader, already counted
 	ids     map[record.ID]int64 // segments with an id of their own → the number of the file they were read from
+	// Of the lines that reader skipped those that are counted.
+	skippedLines, skippedBytes int64
 }
 
+// seed is of this process: hashes of lines are compared within it, and never written down.
 var seed = maphash.MakeSeed()
 
 // Start makes the stream begin at p instead of at its oldest segment. It must be
@@ -35,7 +37,7 @@ var seed = maphash.MakeSeed()
 // another one is not believed, nor one beyond everything that is there: then
 // Start returns false and the stream begins with its oldest segment. When p's
 // segment is gone and newer ones are there, it begins with the oldest of those.
-func (s *Stream) Start(p Position) (bool, error) {
+func (s *Stream) Start(p segment.Position) (bool, error) {
 	number, ok := segment.Number(p.Segment)
 	if s.began || !ok {
 		return false, nil
@@ -73,7 +75,7 @@ func (s *Stream) Start(p Position) (bool, error) {
 }
 
 // believes reports whether a segment is the one that p means.
-func (s *Stream) believes(info segment.Info, p Position) bool {
+func (s *Stream) believes(info segment.Info, p segment.Position) bool {
 	r, err := segment.OpenReader(filepath.Join(s.Dir.Path, info.Name))
 	if err != nil {
 		return false
@@ -122,13 +124,13 @@ func (s *Stream) Caught() bool {
 }
 
 // Position returns the place of the next line to be read.
-func (s *Stream) Position() Position {
+func (s *Stream) Position() segment.Position {
 	if s.current < 0 {
-		return Position{}
+		return segment.Position{}
 	}
 
 	f := &s.files[s.current]
-	return Position{Segment: f.name, ID: f.id, Offset: f.offset}
+	return segment.Position{Segment: f.name, ID: f.id, Offset: f.offset}
 }
 
 // Waits reports whether the last Read could not open a compressed segment because others
@@ -227,7 +229,7 @@ func (s *Stream) finish(f *file, v Visitor) {
 	}
 
 	f.done = true
-	s.tree.counters.segments.Add(1)
+	s.tree.segments.Add(1)
 	if f.gone {
 		s.files = slices.Delete(s.files, s.current, s.current+1)
 		s.current--
@@ -238,8 +240,8 @@ func (s *Stream) finish(f *file, v Visitor) {
 func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 	count := uint64(0)
 	defer func() {
-		s.tree.counters.lines.Add(count)
-		s.tree.counters.bytes.Add(uint64(n))
+		s.tree.lines.Add(count)
+		s.tree.bytes.Add(uint64(n))
 		s.countSkipped(f)
 	}()
 	for n < budget {

@@ -41,14 +41,6 @@ type Options struct {
 	Logger    *slog.Logger // nil is silent
 }
 
-// Position is a place in a stream: a line of a segment begins there.
-type Position struct {
-	Segment string    `json:"segment"` // the segment's name, without .zst
-	ID      record.ID `json:"id"`      // its identity; 0 = not known
-	Offset  int64     `json:"offset"`
-	State   string    `json:"state,omitempty"` // the caller's, kept with the position
-}
-
 // Visitor takes what a stream yields. rollup.Stream is one.
 type Visitor interface {
 	// Segment is called before the first line of a segment (and again when another
@@ -61,20 +53,15 @@ type Visitor interface {
 	Torn(bytes int64)
 }
 
-// Counters are what metrics show of a tree, as totals since it was made.
-type Counters struct {
-	Lines, Bytes, Segments uint64
-}
-
 // Tree follows the rank directories under a root. It is used by one goroutine;
-// Counters may be called from any.
+// Counts may be called from any.
 type Tree struct {
 	root    string
 	o       Options
 	streams map[string]*Stream // by path
 	open    []*Stream          // those with an open reader, least recently used first
 
-	counters struct{ lines, bytes, segments atomic.Uint64 }
+	lines, bytes, segments atomic.Uint64 // read so far
 }
 
 // New returns a tree; Scan looks what is there.
@@ -134,10 +121,10 @@ func (t *Tree) Close() error {
 	return errors.Join(errs...)
 }
 
-// Counters returns the totals.
-func (t *Tree) Counters() Counters {
-	c := &t.counters
-	return Counters{Lines: c.lines.Load(), Bytes: c.bytes.Load(), Segments: c.segments.Load()}
+// Counts returns how many lines and bytes, and how many segments to their ends, were read since
+// the tree was made.
+func (t *Tree) Counts() (lines, bytes, segments uint64) {
+	return t.lines.Load(), t.bytes.Load(), t.segments.Load()
 }
 
 // acquire makes s the most recently used of the open streams, and closes another

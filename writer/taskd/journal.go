@@ -150,6 +150,7 @@ func (e *entry) check() error {
 	return nil
 }
 
+// writeJournal replaces a journal.
 func writeJournal(path string, e entry) error {
 	b, err := json.Marshal(e)
 	if err != nil {
@@ -163,7 +164,8 @@ func writeJournal(path string, e entry) error {
 	return nil
 }
 
-// replace writes a file by a rename.
+// replace writes a file by a rename. It syncs nothing: a journal is written before each write, and
+// need not survive the host; groups are written again.
 func replace(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -163,7 +163,7 @@ func (w *Writer) AppendLine(line []byte) error {
 
 // lose keeps an entry for the ledger.
 func (w *Writer) lose(l row.Ledger) {
-	l.Job, l.Rank, l.Incarnation, l.State = w.meta.Job, uint32(w.meta.Rank), uint64(w.meta.Incarnation), "dropped"
+	l.Job, l.Rank, l.Incarnation, l.State = w.meta.Job, uint32(w.meta.Rank), w.meta.Incarnation, "dropped"
 	w.losses = append(w.losses, l)
 }
 

@@ -50,7 +50,7 @@ func meta() record.Meta {
 // stored reads the directory back as a reader of TaskD's files does.
 func stored(t *testing.T, dir string) (out []row.Record) {
 	t.Helper()
-	_, err := rollup.Dir(context.Background(), segment.RankDir{Job: "j1", Rank: 3, Path: dir}, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
+	_, err := rollup.Dir(context.Background(), segment.RankDir{RankID: record.RankID{Job: "j1", Rank: 3}, Path: dir}, rollup.Options{Records: rollup.All}, func(r *row.Rows) error {
 		out = r.Raws.AppendTo(out)
 		*r = row.Rows{}
 		return nil

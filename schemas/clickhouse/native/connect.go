@@ -120,6 +120,7 @@ func EndOf(ctx context.Context, err error) error {
 	return err
 }
 
+// hello exchanges names, the login and the protocol's revision: both sides then speak the older one.
 func (c *Conn) hello(a clickhouse.Auth) error {
 	hello := proto.ClientHello{
 		Name: client, Major: 1, ProtocolVersion: Revision, Database: a.Database, User: a.Username, Password: a.Password,

@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
-	"strconv"
+	"slices"
 
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 )
 
 const (
@@ -34,9 +37,9 @@ const (
 // Caveat: after any error, an exception of the server's too, what is under way on
 // the connection is not known: it must be closed.
 type Conn struct {
-	Header  []Heading // of the insert that was begun
-	Used    bool      // a query was carried out on it
-	Spoilt  bool      // its context ended
+	Header  []ddl.Column // of the insert that was begun
+	Used    bool         // a query was carried out on it
+	Spoilt  bool         // its context ended
 	conn    net.Conn
 	reader  *proto.Reader
 	buffer  proto.Buffer
@@ -44,28 +47,16 @@ type Conn struct {
 	packer  *compress.Writer // nil sends blocks as they are
 }
 
-// Heading is one column of the header that a server sends before an insert.
-type Heading struct{ Name, Type string }
-
-// Block calls put with the bytes of a block that was made, in order; version is the protocol's.
-// put does not keep them.
-type Block func(version int, put func([]byte) error) error
-
+// flush sends what waits as it is.
 func (c *Conn) flush() error {
 	_, err := c.conn.Write(c.buffer.Buf)
 	c.buffer.Reset()
 	return err
 }
 
-// Setting is one setting of a query. A number: old servers take it in binary.
-type Setting struct {
-	Name   string
-	Text   string
-	Number uint64 // where Text is ""
-}
-
-// Begin sends an INSERT and reads the Header that the server answers with.
-func (c *Conn) Begin(query, id string, settings []Setting) error {
+// Begin sends an INSERT and reads the Header that the server answers with. Settings are numbers
+// (int) or texts; a server refuses one that it does not know.
+func (c *Conn) Begin(query, id string, settings clickhouse.Settings) error {
 	if err := c.query(query, id, settings); err != nil {
 		return err
 	}
@@ -78,7 +69,7 @@ func (c *Conn) Begin(query, id string, settings []Setting) error {
 }
 
 // query sends a query.
-func (c *Conn) query(query, id string, settings []Setting) error {
+func (c *Conn) query(query, id string, settings clickhouse.Settings) error {
 	compression := proto.CompressionDisabled
 	if c.packer != nil {
 		compression = proto.CompressionEnabled
@@ -93,8 +84,8 @@ func (c *Conn) query(query, id string, settings []Setting) error {
 		InitialAddress: c.conn.LocalAddr().String(), ClientHostname: host, ClientName: client,
 	}
 	info.EncodeAware(b, c.version)
-	for _, s := range settings {
-		s.encode(b, c.version)
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		putSetting(b, c.version, name, settings[name])
 	}
 
 	b.PutString("") // end of settings
@@ -112,30 +103,27 @@ func (c *Conn) query(query, id string, settings []Setting) error {
 	return nil
 }
 
-func (s Setting) encode(b *proto.Buffer, revision int) {
-	if !proto.FeatureSettingsSerializedAsStrings.In(revision) {
-		b.PutString(s.Name)
-		if s.Text != "" {
-			b.PutString(s.Text)
-		} else {
-			b.PutUVarInt(s.Number)
-		}
-
-		return
+// putSetting appends a setting. An old server takes a number in binary, and knows itself which of
+// its settings are numbers.
+func putSetting(b *proto.Buffer, revision int, name string, value any) {
+	number, isNumber := value.(int)
+	switch {
+	case proto.FeatureSettingsSerializedAsStrings.In(revision):
+		proto.Setting{Key: name, Value: fmt.Sprint(value), Important: true}.Encode(b)
+	case isNumber:
+		b.PutString(name)
+		b.PutUVarInt(uint64(number))
+	default:
+		b.PutString(name)
+		b.PutString(fmt.Sprint(value))
 	}
-
-	value := s.Text
-	if value == "" {
-		value = strconv.FormatUint(s.Number, 10)
-	}
-
-	proto.Setting{Key: s.Name, Value: value, Important: true}.Encode(b)
 }
 
 // Send sends a block and the empty one behind it, and waits until the server says
-// that the insert is done.
-func (c *Conn) Send(b Block) error {
-	err := c.data(b)
+// that the insert is done. block calls put with its bytes, in order, which put does not keep;
+// version is the protocol's.
+func (c *Conn) Send(block func(version int, put func([]byte) error) error) error {
+	err := c.data(block)
 	if err == nil {
 		err = c.data(nil)
 	}
@@ -158,12 +146,13 @@ func (c *Conn) Send(b Block) error {
 	return nil
 }
 
-// data sends one packet of data, nil the empty block, and all that waits before it.
-func (c *Conn) data(b Block) error {
+// data sends one packet of data, nil the empty block, and all that waits before it. Only what
+// follows the packet's head is compressed, in frames of its own.
+func (c *Conn) data(block func(version int, put func([]byte) error) error) error {
 	proto.ClientCodeData.Encode(&c.buffer)
 	c.buffer.PutString("") // no temporary table
-	if b == nil {
-		b = nothing
+	if block == nil {
+		block = nothing
 	}
 
 	if c.packer != nil { // the head is not compressed
@@ -172,7 +161,7 @@ func (c *Conn) data(b Block) error {
 		}
 	}
 
-	if err := b(c.version, c.put); err != nil {
+	if err := block(c.version, c.put); err != nil {
 		return err
 	}
 
@@ -270,7 +259,8 @@ func (c *Conn) packets(query string, data func() (enough bool, err error)) (ende
 	}
 }
 
-// readHeader reads a block without rows.
+// readHeader reads a block without rows: the names and types of the table's columns, by which the
+// insert's block is made.
 func (c *Conn) readHeader() error {
 	var head proto.Block
 	if err := head.Info.Decode(c.reader); err != nil {
@@ -293,7 +283,7 @@ func (c *Conn) readHeader() error {
 
 	c.Header = c.Header[:0]
 	for range columns {
-		var h Heading
+		var h ddl.Column
 		if h.Name, err = c.reader.Str(); err == nil {
 			h.Type, err = c.reader.Str()
 		}

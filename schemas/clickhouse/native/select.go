@@ -34,7 +34,7 @@ func (c *Column) List(row int) (from, to int64) {
 // block that comes. Integers up to 64 bits, String, LowCardinality(String), Array(String) and
 // Array(Array(UInt32)) can be read.
 // Of Texts the same word is the same string all along.
-func (c *Conn) Select(query, id string, settings []Setting, each func(columns []Column, rows int) error) error {
+func (c *Conn) Select(query, id string, settings clickhouse.Settings, each func(columns []Column, rows int) error) error {
 	if err := c.query(query, id, settings); err != nil {
 		return err
 	}
@@ -127,7 +127,8 @@ func (c *anyColumn) DecodeState(r *proto.Reader) error {
 // errType is that a column has a type that we ask for nowhere.
 var errType = errors.New("of a type that is no integer, no text and no list of them")
 
-// take takes the values of a column of a block.
+// take takes the values of a column of a block. Numbers are copied, but for int64, which stay ch-go's
+// until the next block.
 func (c *Column) take(data proto.ColResult, s *selection) error {
 	if c, ok := data.(*anyColumn); ok {
 		data = c.Data

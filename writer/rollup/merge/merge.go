@@ -98,7 +98,7 @@ func (r Result) Notes(job string) []string {
 	return notes
 }
 
-// piece is one job directory without a job's name.
+// piece is one job directory without a job's name, and later all that were joined to it.
 type piece struct {
 	dirs        []string // one, or of all that were joined, the earliest first
 	number      int64    // in the first's name
@@ -335,6 +335,7 @@ func unite(pieces []*piece, edges map[*piece][]*piece, by string) (sums []*piece
 	return sums, left
 }
 
+// result makes jobs of what was joined.
 func result(sums []*piece, doubtful []string) Result {
 	r := Result{Doubtful: doubtful}
 	for _, p := range sums {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/laggard-dev/laggard/schemas/marker"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -183,7 +184,7 @@ func TestDirectories_LeavesNamedJobs(t *testing.T) {
 	ranks := write(t, []process{{5, 0, 0, 60, ""}, {6, 1, 0, 60, ""}})
 	named := ranks[1]
 	named.Job = "uid-1"
-	empty := segment.RankDir{Job: prefix + "1753000009", Rank: 2, Path: t.TempDir()}
+	empty := segment.RankDir{RankID: record.RankID{Job: prefix + "1753000009", Rank: 2}, Path: t.TempDir()}
 	ranks = []segment.RankDir{ranks[0], named, empty}
 	if r := Directories(ranks); len(r.Jobs) != 0 || ranks[1].Job != "uid-1" || ranks[2] != empty {
 		t.Fatalf("put together %+v, ranks %+v", r, ranks)

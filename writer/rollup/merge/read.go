@@ -78,6 +78,7 @@ func (s *sight) lines(path string, offset int64, most int) {
 	}
 }
 
+// line takes what a line tells.
 func (s *sight) line(line []byte) {
 	if s.marker.Parse(line) == nil {
 		m := &s.marker.Marker
@@ -95,6 +96,7 @@ func (s *sight) line(line []byte) {
 	}
 }
 
+// at widens the extent; 0 and what no int64 holds are no times.
 func (s *sight) at(ns uint64) {
 	if ns == 0 || ns > math.MaxInt64 {
 		return
