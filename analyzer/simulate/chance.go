@@ -24,9 +24,10 @@ func (j *job) prepare() {
 	}
 
 	gap := 0.0
-	passes := float64(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks + 1)
+	passes := j.lay.shape.passes()
+	parts := float64(2*passes + 1) // the passes, and the optimizer
 	if j.cfg.Model.HostGap > 0 {
-		gap = j.cfg.Model.HostGap * j.unitStep() / passes
+		gap = j.cfg.Model.HostGap * j.unitStep() / parts
 	}
 
 	for i := range j.r {
@@ -34,10 +35,10 @@ func (j *job) prepare() {
 		j.begin(i)
 		x := r.device + r.host.drift + j.noise(r, n)
 		r.speed = math.Exp(x) * r.host.factor * j.heavy(n) * j.warmth(r, n) * r.speed
-		r.gap = gap + r.hostExtra*j.nominal()/passes
+		r.gap = gap + r.hostExtra*j.nominal()/parts
 		r.gc = 0
 		if n.GCShare > 0 && j.physics.Float64() < n.GCShare {
-			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks)
+			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*passes)
 		}
 
 		j.experts(r, a)
@@ -68,10 +69,6 @@ func (j *job) begin(i int) {
 
 	if j.cfg.Record.Backward {
 		r.out.BackwardNs = 0
-	}
-
-	if passes := j.lay.shape.MicroBatches * j.lay.shape.Chunks; len(r.ready[forth]) < passes {
-		r.ready = [2][]float64{make([]float64, passes), make([]float64, passes)}
 	}
 }
 

@@ -68,6 +68,9 @@ type Shape struct {
 // World returns the number of ranks; a size of 0 counts as 1.
 func (s Shape) World() int { return max(1, s.TP) * max(1, s.CP) * max(1, s.DP) * max(1, s.PP) }
 
+// passes is how many forward passes a rank makes in a step, and how many backward ones.
+func (s Shape) passes() int { return s.MicroBatches * s.Chunks }
+
 // Model is the step of a quiet job: what every rank would need without noise.
 type Model struct {
 	Seconds       float64   `yaml:"seconds"`        // of a quiet step, waits and transfers included; 0 = 2

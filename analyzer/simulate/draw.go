@@ -333,9 +333,14 @@ func (d *draw) stretch() []float64 {
 		return nil
 	}
 
+	return d.perStage(0.9, 1.1)
+}
+
+// perStage draws a number for each pipeline stage.
+func (d *draw) perStage(low, high float64) []float64 {
 	out := make([]float64, d.c.Shape.PP)
 	for p := range out {
-		out[p] = d.between(0.9, 1.1)
+		out[p] = d.between(low, high)
 	}
 
 	return out
@@ -344,8 +349,6 @@ func (d *draw) stretch() []float64 {
 func (d *draw) chance(p float64) bool { return d.Float64() < p }
 
 func (d *draw) between(a, b float64) float64 { return a + (b-a)*d.Float64() }
-
-func (d *draw) nodes() int { return d.c.hosts() }
 
 // device puts a fault on the device of some rank, or now and then on its whole
 // host where that is a minority of its roles.

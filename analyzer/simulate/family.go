@@ -63,7 +63,7 @@ func (d *draw) sometimes() {
 }
 
 func (d *draw) smallJobs() {
-	past := 20 + 5 + d.IntN(40)
+	past := enoughPast + 5 + d.IntN(40)
 	switch d.turn(5) {
 	case 0, 1:
 		d.fixed(Shape{TP: 2, DP: 2, RanksPerNode: 1 + d.IntN(2)}, anyShape)
@@ -123,15 +123,12 @@ func (d *draw) elastic() {
 	layout.DP = 0
 	d.c.FirstStep = 0
 	if d.chance(0.6) { // a rank that is taken for another stage's looks slow
-		d.c.Model.Stages = make([]float64, d.c.Shape.PP)
-		for p := range d.c.Model.Stages {
-			d.c.Model.Stages[p] = d.between(0.8, 1.4)
-		}
+		d.c.Model.Stages = d.perStage(0.8, 1.4)
 	}
 
 	at := 80 + d.IntN(60)
 	d.c.Steps = at + 120 + d.IntN(80)
-	hosts := d.nodes()
+	hosts := d.c.hosts()
 	slow := d.IntN(hosts)
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{(slow + 1 + d.IntN(hosts-1)) % hosts}, Shuffle: true}}
 	if d.chance(0.7) && d.c.Shape.World() == 64 {
@@ -150,11 +147,7 @@ func (d *draw) elastic() {
 func (d *draw) elasticity() {
 	d.shape(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 }, anyShape)
 	d.ordinary()
-	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: make([]float64, d.c.Shape.PP)}
-	for p := range d.c.Work.Elasticity {
-		d.c.Work.Elasticity[p] = d.between(0.8, 1.7)
-	}
-
+	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: d.perStage(0.8, 1.7)}
 	d.c.Expect.Findings = nil
 	d.compute([]float64{1.05, 1.1, 1.2}[d.turn(3)])
 }
@@ -225,7 +218,7 @@ func (d *draw) mixedHardware() {
 	n := &d.c.Noise
 	n.DeviceSD, n.DriftSD, n.OpSD = min(n.DeviceSD, 0.002), min(n.DriftSD, 0.001), min(n.OpSD, 0.004) // the generations stand out
 	old := Device{Name: "old", Factor: d.between(1.03, 1.045)}
-	old.Nodes = append(old.Nodes, d.Perm(d.nodes())[:d.nodes()/2]...)
+	old.Nodes = append(old.Nodes, d.Perm(d.c.hosts())[:d.c.hosts()/2]...)
 	if d.chance(0.5) {
 		old.Name = "" // nobody wrote down which is which
 	}
@@ -363,7 +356,7 @@ func (d *draw) culprits() {
 	d.ordinary()
 	d.c.Loader.Ranks = "all"
 	n := 2 + d.turn(2)
-	for k, h := range d.Perm(d.nodes())[:min(n, d.nodes())] {
+	for k, h := range d.Perm(d.c.hosts())[:min(n, d.c.hosts())] {
 		f := Fault{Kind: Compute, Node: h, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.12, 1.5), From: d.onset()}
 		if k == 0 && d.chance(0.5) {
 			f.Kind, f.Share = DataLoader, d.between(0.1, 0.25)

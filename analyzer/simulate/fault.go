@@ -1,9 +1,9 @@
 package simulate
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"sort"
 )
 
 // effect is a fault on its way: where its ranks are now and when it bursts.
@@ -75,7 +75,7 @@ func (e *effect) size(index int) float64 {
 	}
 
 	if e.bursts != nil {
-		k := sort.Search(len(e.bursts), func(i int) bool { return e.bursts[i][1] > index })
+		k, _ := slices.BinarySearchFunc(e.bursts, index+1, func(b [2]int, until int) int { return cmp.Compare(b[1], until) })
 		if k == len(e.bursts) || index < e.bursts[k][0] {
 			return 0
 		}
@@ -129,7 +129,6 @@ func (j *job) apply() {
 		r.speed, r.backward, r.hostExtra, r.loadExtra, r.saveFactor = 1, 1, 0, 0, 1
 	}
 
-	j.anyNIC = false
 	for h := range j.hosts {
 		j.hosts[h].slow = 1
 	}
@@ -150,7 +149,6 @@ func (j *job) apply() {
 		}
 
 		if e.Kind == NIC {
-			j.anyNIC = true
 			j.hosts[e.Node].slow *= 1 + (e.Factor-1)*size
 		}
 

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -198,9 +199,9 @@ func saveGroups(path string, groups []record.Group) error {
 	return save(path, "groups", func() ([]byte, error) { return json.MarshalIndent(out, "", "    ") })
 }
 
-// add keeps a range until its step is over. The record is reused.
-func (f *files) add(rank int, r *record.Record) {
-	f.ranks[rank].pending = append(f.ranks[rank].pending, *r)
+// add keeps a range until its step is over.
+func (f *files) add(rank int, r record.Record) {
+	f.ranks[rank].pending = append(f.ranks[rank].pending, r)
 }
 
 // step writes the step's ranges, in the order they ended.
@@ -211,7 +212,7 @@ func (f *files) step() error {
 			continue
 		}
 
-		slices.SortStableFunc(k.pending, func(a, b record.Record) int { return int(a.End() - b.End()) })
+		slices.SortStableFunc(k.pending, func(a, b record.Record) int { return cmp.Compare(a.End(), b.End()) })
 		for n := range k.pending {
 			if err := f.write(k, &k.pending[n]); err != nil {
 				return err

@@ -75,7 +75,7 @@ func lengths(cfg Config, without []int) ([]float64, error) {
 		return nil, err
 	}
 
-	j.keepLengths = true
+	j.lengths = make([]float64, 0, j.cfg.Steps)
 	for _, k := range without {
 		j.effects[k].out = true
 	}

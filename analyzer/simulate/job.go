@@ -36,21 +36,17 @@ type job struct {
 	work    []float64 // [replica*micro + m] factor of the work
 	phase   float64   // factor of all ranks' work in this step
 	drawn   []int     // replayed steps
-	anyNIC  bool
 
 	inBackward bool   // a backward pass is being played
 	congested  int    // steps that the episode of congestion lasts
 	jammed     []bool // the hosts that it hits
 
 	off        [record.KindCount]bool
-	comm       row.Communication
-	record     record.Record
 	windowAt   int
 	inTopology map[string][]int // ranks of groups by the topology file, where no identity tells groups
 
-	keepLengths bool
-	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
-	popular     map[[2]int]float64 // AR(1) state of each expert's load, by stage and position
+	lengths []float64          // of every step in the mean of the ranks, ns; nil = nobody asks
+	popular map[[2]int]float64 // AR(1) state of each expert's load, by stage and position
 }
 
 // rank is the state of one rank within a step. Times are ns since the job's start.
@@ -202,6 +198,7 @@ func (j *job) start(l *layout) error {
 		r.wave, r.load = j.physics.NormFloat64(), j.physics.NormFloat64()
 		r.warm = j.physics.Float64()
 		r.host = h
+		r.ready = [2][]float64{make([]float64, l.shape.passes()), make([]float64, l.shape.passes())}
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
 		metas[i] = j.meta(i)
 		r.inc = metas[i].Incarnation

@@ -110,7 +110,7 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 			lengths = append(lengths, float64(x.StepNs)/1e9)
 		}
 
-		out.Steps = append(out.Steps, s)
+		out.steps = append(out.steps, s)
 	}
 
 	slices.Sort(lengths)
@@ -124,7 +124,7 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 func (t *Trace) level() {
 	for stage := range t.Shape.PP {
 		ranks := t.stageOf(stage * t.Shape.DP * t.Shape.TP)
-		for way := range t.Steps[0] {
+		for way := range t.steps[0] {
 			pace := make([]float64, len(ranks))
 			for k, i := range ranks {
 				pace[k] = t.pace(way, i)

@@ -274,11 +274,7 @@ func (d *draw) sequence() {
 func (d *draw) stages() {
 	d.shape(stages(4), stages(2))
 	d.ordinary()
-	d.c.Model.Stages = make([]float64, d.c.Shape.PP)
-	for p := range d.c.Model.Stages {
-		d.c.Model.Stages[p] = d.between(0.99, 1.01)
-	}
-
+	d.c.Model.Stages = d.perStage(0.99, 1.01)
 	heavy := d.c.Shape.PP - 1
 	if d.chance(0.3) {
 		heavy = 0
@@ -330,7 +326,7 @@ func (d *draw) restart() {
 	s := shapes[d.IntN(len(shapes))]
 	s.RanksPerNode = 8
 	d.fixed(s, elastic)
-	hosts := d.nodes()
+	hosts := d.c.hosts()
 	slow := d.IntN(hosts)
 	gone := (slow + 1 + d.IntN(hosts-1)) % hosts
 	at := 110 + d.IntN(60)

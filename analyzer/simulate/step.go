@@ -56,7 +56,7 @@ func (j *job) playStep() {
 	}
 
 	j.elapsed += end - j.now
-	if j.keepLengths {
+	if j.lengths != nil {
 		j.lengths = append(j.lengths, sum/float64(len(j.r)))
 	}
 
@@ -164,7 +164,7 @@ func (j *job) task(t task) {
 		syncs = j.cfg.Model.TPSyncs
 	}
 
-	parts := float64(2 * s.MicroBatches * s.Chunks)
+	parts := float64(2 * s.passes())
 	j.inBackward = t.way == back
 	for k := range syncs {
 		for _, i := range ranks {
@@ -252,9 +252,9 @@ func (j *job) receive(i int, t task) {
 	ready := f.ready[t.way][at]
 	post := r.t
 	begin := max(post, ready)
-	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
+	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.passes()))
 	r.t = end
-	j.sent(from, i, ready, end)
+	j.communicated(from, slotSend, ready, end, 0, t.stage)
 	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
 		post += u * (begin - post)
 	}

@@ -126,7 +126,7 @@ func (j *job) congest() {
 	for g := range j.meets {
 		gr := &j.lay.groups[g]
 		f := 1.0
-		if gr.wide && (j.congested > 0 || j.anyNIC) {
+		if gr.wide {
 			for _, i := range gr.ranks {
 				h := j.lay.at[i].host
 				if j.congested > 0 && j.jammed[h] {

@@ -143,16 +143,17 @@ func (l *traceLoader) trace() (*Trace, error) {
 		return nil, err
 	}
 
-	t.Steps, t.Seconds = steps, seconds
+	t.steps, t.Seconds = steps, seconds
 	t.Shape.MicroBatches = len(steps[0][forth][0])
+	healed := false
 	for i, r := range order {
 		if slices.Contains(l.truth.SlowRanks, r) {
 			t.heal(i)
-			seconds = 0
+			healed = true
 		}
 	}
 
-	if seconds > 0 {
+	if !healed { // its steps are as long as recorded
 		return t, nil
 	}
 
@@ -176,8 +177,8 @@ func (t *Trace) settle() error {
 }
 
 // steps returns the steps that every rank recorded in full, and the median length.
-func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
-	by := map[int64]TraceStep{}
+func (l *traceLoader) steps(order []int) ([]traceStep, float64, error) {
+	by := map[int64]traceStep{}
 	var lengths []float64
 	for i, rank := range order {
 		rs := l.ranges[rank]
@@ -209,7 +210,7 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 		micro = max(micro, len(s[forth][0]))
 	}
 
-	var out []TraceStep
+	var out []traceStep
 	for _, n := range slices.Sorted(maps.Keys(by)) {
 		s := by[n]
 		if !l.backward {
@@ -241,7 +242,7 @@ func (t *Trace) heal(i int) {
 		return
 	}
 
-	for way := range t.Steps[0] {
+	for way := range t.steps[0] {
 		if mine := t.pace(way, i); mine > 0 {
 			t.scale(way, i, t.pace(way, others...)/mine)
 		}
@@ -262,9 +263,9 @@ func (t *Trace) stageOf(i int) []int {
 // pace is the median pass of some ranks, s.
 func (t *Trace) pace(way int, ranks ...int) float64 {
 	var all []float64
-	for k := range t.Steps {
+	for k := range t.steps {
 		for _, r := range ranks {
-			all = append(all, t.Steps[k][way][r]...)
+			all = append(all, t.steps[k][way][r]...)
 		}
 	}
 
@@ -274,9 +275,9 @@ func (t *Trace) pace(way int, ranks ...int) float64 {
 
 // scale makes the passes of rank i longer by a factor.
 func (t *Trace) scale(way, i int, factor float64) {
-	for k := range t.Steps {
-		for m := range t.Steps[k][way][i] {
-			t.Steps[k][way][i][m] *= factor
+	for k := range t.steps {
+		for m := range t.steps[k][way][i] {
+			t.steps[k][way][i][m] *= factor
 		}
 	}
 }

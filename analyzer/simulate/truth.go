@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -84,7 +83,7 @@ func (j *job) truth() Truth {
 		}
 	}
 
-	sort.Ints(t.SlowRanks)
+	slices.Sort(t.SlowRanks)
 	t.SlowRanks = slices.Compact(t.SlowRanks)
 	t.innocent(j)
 	if len(t.ExpectExit) == 0 || len(t.SlowNodes)+len(t.Links) == 0 && slices.Contains(t.ExpectExit, verdict.ExitDegraded) {
