@@ -6,7 +6,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// prepare draws what this step brings to every rank: work, noise, faults.
+// prepare draws what this step brings to every rank: work, noise, faults. A fault takes nothing
+// from the source of chance, so that the job without it is the same job.
 func (j *job) prepare() {
 	j.apply()
 	j.congest()
@@ -87,7 +88,8 @@ func (j *job) noise(r *rank, n *Noise) float64 {
 	return x
 }
 
-// walk is the next value of an AR(1) process with a step-to-step correlation and a spread.
+// walk is the next value of an AR(1) process with a step-to-step correlation and a spread: the
+// new part is scaled so that the spread stays what it was, whatever rho is.
 func (j *job) walk(x, rho, sd float64) float64 {
 	return rho*x + math.Sqrt(1-rho*rho)*sd*j.physics.NormFloat64()
 }
@@ -98,7 +100,7 @@ func (j *job) heavy(n *Noise) float64 {
 		return 1
 	}
 
-	pareto := math.Pow(1-j.physics.Float64(), -1/n.HeavyIndex)
+	pareto := math.Pow(1-j.physics.Float64(), -1/n.HeavyIndex) // by its inverse distribution function; 1 or more
 	return 1 + min(8, n.HeavyScale*pareto)
 }
 
@@ -147,7 +149,7 @@ func (j *job) sequences() {
 	for d := range s.DP {
 		j.seq[d] = j.walk(j.seq[d], w.SequenceRho, w.SequenceSD)
 		for m := range s.MicroBatches {
-			tokens := math.Exp(j.seq[d] - w.SequenceSD*w.SequenceSD/2)
+			tokens := math.Exp(j.seq[d] - w.SequenceSD*w.SequenceSD/2) // less half the variance: the mean is 1
 			if w.MicroBatchSD > 0 {
 				tokens *= lognormal(j.physics, w.MicroBatchSD)
 			}
@@ -162,7 +164,7 @@ func (j *job) sequences() {
 	}
 }
 
-// experts draws the load of a rank's experts.
+// experts draws the load of a rank's experts: how popular they are, and this step's tokens.
 func (j *job) experts(r *rank, a *position) {
 	w := &j.cfg.Work
 	r.load = 1
@@ -182,7 +184,8 @@ func (j *job) experts(r *rank, a *position) {
 	r.load *= math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
 }
 
-// route moves the popularity of every expert.
+// route moves the popularity of every expert. The first value is drawn at full spread, as if
+// the job had run before.
 func (j *job) route() {
 	w, s := &j.cfg.Work, j.lay.shape
 	if w.RoutingSD <= 0 || s.EP < 2 {
@@ -223,7 +226,8 @@ func (j *job) lose(r *rank) {
 		return
 	}
 
-	// A two-state chain with mean run length Run and share RankSteps.
+	// A two-state chain (Gilbert's channel) with mean run length Run and share RankSteps.
+	// It enters as often as it leaves: enter·(1 - share) = leave·share.
 	leave := 1 / l.Run
 	enter := leave * l.RankSteps / (1 - l.RankSteps)
 	u := j.losses.Float64()

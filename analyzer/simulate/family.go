@@ -62,6 +62,8 @@ func (d *draw) sometimes() {
 	}
 }
 
+// smallJobs slows a rank that has one peer: it can be named by its own past alone, of which two
+// variants of five leave it none. The fifth slows two ranks of a role of four.
 func (d *draw) smallJobs() {
 	past := enoughPast + 5 + d.IntN(40)
 	switch d.turn(5) {
@@ -89,6 +91,8 @@ func (d *draw) smallJobs() {
 	d.onRank(d.IntN(d.c.Shape.World()), 1.3, past)
 }
 
+// regime begins with two short steps, as Lightning's sanity check makes them, and changes to
+// much longer ones later: neither is anybody's fault.
 func (d *draw) regime() {
 	d.comparable()
 	d.c.FirstStep = 0
@@ -103,6 +107,8 @@ func (d *draw) regime() {
 	}
 }
 
+// warmUp begins with steps that are ten times as long on all ranks. A culprit may be slow
+// from the first normal step on.
 func (d *draw) warmUp() {
 	d.comparable()
 	d.c.FirstStep = 0
@@ -144,6 +150,8 @@ func (d *draw) elastic() {
 	}
 }
 
+// elasticity makes stages follow their replica's work by different powers: what explains the
+// noise of one stage explains another one's only in part.
 func (d *draw) elasticity() {
 	d.shape(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 }, anyShape)
 	d.ordinary()
@@ -246,6 +254,7 @@ func (d *draw) transients() {
 	f.Factor, f.To = d.between(1.2, 1.5), f.From+12+d.turn(4)
 }
 
+// long has a fault so small that it needs a thousand steps.
 func (d *draw) long() {
 	d.shape(func(l *layout) bool { return l.n <= 32 && l.shape.DP >= 8 }, anyShape)
 	d.ordinary()
@@ -284,6 +293,8 @@ func (d *draw) light() {
 	}
 }
 
+// fewReplicas leaves the culprit one or two peers: of two ranks only their pasts tell which one
+// is slow.
 func (d *draw) fewReplicas() {
 	if d.world == 0 {
 		shapes := []Shape{{DP: 2, PP: 4, MicroBatches: 8}, {DP: 3, PP: 4, MicroBatches: 8}, {TP: 4, DP: 2, PP: 2, MicroBatches: 4}, {TP: 4, DP: 3}, {DP: 3}, {TP: 2, DP: 2, PP: 4, MicroBatches: 4}, {TP: 8, DP: 2}}
@@ -301,6 +312,7 @@ func (d *draw) fewReplicas() {
 	}
 }
 
+// evaluation has steps of less work now and then, or a pause within a step.
 func (d *draw) evaluation() {
 	d.comparable()
 	d.c.Pause = Pause{}
@@ -313,6 +325,8 @@ func (d *draw) evaluation() {
 	d.sometimes()
 }
 
+// curriculum makes the work grow, evenly or in stairs: a job that is slower than its past and
+// still healthy.
 func (d *draw) curriculum() {
 	d.comparable()
 	grow := d.between(2, 4)
@@ -341,6 +355,8 @@ func (d *draw) interleaved() {
 	d.sometimes()
 }
 
+// routing has experts that stay popular: their ranks are slow for a long time, in all groups
+// alike, and through no fault of a device.
 func (d *draw) routing() {
 	d.shape(func(l *layout) bool { return l.shape.EP >= 2 && l.shape.DP/l.shape.EP >= 2 }, anyShape)
 	d.ordinary()
@@ -370,6 +386,7 @@ func (d *draw) culprits() {
 	}
 }
 
+// mobile has congestion that hits another node each time: no node is slow for long enough.
 func (d *draw) mobile() {
 	d.shape(func(l *layout) bool { return len(l.hosts) >= 4 && peers(l) }, anyShape)
 	d.ordinary()

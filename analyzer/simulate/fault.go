@@ -19,7 +19,7 @@ type effect struct {
 	until  int      // number of the first step without it after its end, -1 = it lasts
 }
 
-// plan draws the bursts of the faults.
+// plan draws the bursts of the faults. A fault without an end has them until the job's.
 func (j *job) plan() []effect {
 	var out []effect
 	for _, f := range j.cfg.Faults {
@@ -107,7 +107,8 @@ func (j *job) faulty(a *position) bool {
 	return false
 }
 
-// resolve finds the ranks of the faults in the current attempt.
+// resolve finds the ranks of the faults in the current attempt: a restart may have put others
+// on the hardware, and made other groups.
 func (j *job) resolve() {
 	for k := range j.effects {
 		e := &j.effects[k]
@@ -122,7 +123,8 @@ func (j *job) resolve() {
 	}
 }
 
-// apply sets what the faults do to every rank in this step.
+// apply sets what the faults do to every rank in this step. Several on one rank multiply, or
+// add up where they are shares.
 func (j *job) apply() {
 	for i := range j.r {
 		r := &j.r[i]

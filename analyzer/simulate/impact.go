@@ -23,6 +23,7 @@ func (t *Truth) Weigh(cfg Config) error {
 		return err
 	}
 
+	// Every rank's noise is the same in both plays, so the difference is the fault's alone.
 	var all []int
 	first := len(with)
 	for i := range t.Culprits {

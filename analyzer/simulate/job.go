@@ -32,7 +32,7 @@ type job struct {
 	done    int // steps of this attempt
 
 	effects []effect
-	seq     []float64 // sequence factor per replica, log
+	seq     []float64 // sequence factor per replica, log: an AR(1) state
 	work    []float64 // [replica*micro + m] factor of the work
 	phase   float64   // factor of all ranks' work in this step
 	drawn   []int     // replayed steps
@@ -102,6 +102,7 @@ type meet struct {
 	grad, gather float64 // ns more for the gradients and the parameters
 }
 
+// newJob draws the hosts, spare ones included, and the bursts of faults. cfg is complete.
 func newJob(cfg *Config, b Builder, rec *files) *job {
 	j := &job{
 		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
@@ -239,6 +240,7 @@ func (j *job) meta(i int) *record.Meta {
 	}
 
 	for dim, g := range a.groups {
+		// A large job's identities don't list all ranks: they would be longer than the records.
 		if g < 0 || dim == dimWorld && (j.lay.n < 2 || j.lay.n > 64) {
 			continue
 		}
@@ -258,7 +260,8 @@ func (j *job) local(i int, t float64) int64 { return j.epoch(i) + j.tick(i, t) }
 // epoch is what rank i's host's clock shows at the job's start, ns since the Unix epoch.
 func (j *job) epoch(i int) int64 { return j.cfg.StartUnix*1e9 + j.r[i].host.skew }
 
-// tick is a time since the job's start as the host's clock counts it.
+// tick is a time since the job's start as the host's clock counts it. Durations are differences
+// of ticks: with the epoch in it a float64 would not hold nanoseconds.
 func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate) }
 
 // finish ends an attempt: the ranks' rows are handed over again, now with their end.
@@ -300,7 +303,9 @@ func placement(seed uint64, attempt int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, forPlacement<<8+uint64(attempt)))
 }
 
-// moved returns shape and hosts after a restart.
+// moved returns shape and hosts after a restart. Hosts that left are replaced by spare ones; where
+// those don't suffice there are fewer replicas, as elastic training has it. It is an error when
+// there is no room for one.
 func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, error) {
 	used := map[int]bool{}
 	for _, d := range x.Drop {

@@ -18,7 +18,7 @@ type Trace struct {
 	Findings []string // that the job has with nothing wrong
 }
 
-// TraceStep is one recorded step: seconds of the forward and of the backward passes per
+// traceStep is one recorded step: seconds of the forward and of the backward passes per
 // rank (stage by stage, in it replica by replica, in it the tensor-parallel neighbours)
 // and micro-batch.
 type traceStep [2][][]float64
@@ -48,12 +48,13 @@ func (t *Trace) draw(chance *rand.Rand, into []int, copies int) []int {
 	return into
 }
 
-// pass is a pass's own time as recorded, s.
+// pass is a pass's own time as recorded, s. steps are the drawn ones, by copy of the trace.
 func (t *Trace) pass(steps []int, a *position, of task) float64 {
 	dp := t.Shape.DP
 	return t.steps[steps[a.d/dp]][of.way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][of.micro]
 }
 
+// replayable lists the scenarios and families that make sense on a recorded job.
 func replayable() []string {
 	return slices.DeleteFunc(append(Names(), Families()...), func(n string) bool { return !Replayable(n) })
 }
@@ -75,6 +76,7 @@ func Replayed(name string, seed uint64, t *Trace) (Config, error) {
 	}
 
 	n := &d.c.Noise
+	// What the recorded durations show already is not drawn again.
 	n.OpSD, n.StepSD, n.WaveSD, n.HeavyShare = 0, 0, 0, 0
 	n.DeviceSD = min(n.DeviceSD, 0.003)
 	d.c.Work = Work{Phases: d.c.Work.Phases}

@@ -73,7 +73,7 @@ func (j *job) op(slot int) string {
 }
 
 // communicated notes one range of communication of rank i, of which the last
-// exposed ns blocked it.
+// exposed ns blocked it. peer is the other's stage, -1 in a collective.
 func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	r := &j.r[i]
 	if r.drop || j.off[record.Communication] {
@@ -173,7 +173,8 @@ func (j *job) saved(i int, from, to float64) {
 	}
 }
 
-// passed notes a forward or backward pass.
+// passed notes a forward or backward pass. Of a backward that recomputes, the first part is a
+// forward, too.
 func (j *job) passed(i, way int, from, to float64) {
 	r := &j.r[i]
 	if r.drop {
@@ -204,6 +205,7 @@ func (j *job) passed(i, way int, from, to float64) {
 		return
 	}
 
+	// The host enqueues a pass and goes on: how long it takes says nothing of the device.
 	if j.cfg.Record.Enqueued {
 		b = a + int64(j.enqueue()*lognormal(j.clocks, 0.05))
 	}
@@ -273,7 +275,8 @@ func (j *job) fill(i int, from, to int64) {
 	}
 }
 
-// unions measures the time in communication, in all and per dimension.
+// unions measures the time in communication, in all and per dimension: ranges that overlap count
+// once, -1 is none. It is one sweep over the ranges by their starts.
 func (j *job) unions(r *rank) {
 	s, o := r.transfers, &r.out
 	slices.SortFunc(s, func(a, b transfer) int { return cmp.Compare(a.from, b.from) })
@@ -340,7 +343,8 @@ func (j *job) window(i, slot int, x *sum) row.Communication {
 	return c
 }
 
-// rankRow is the row of an identity. ended is 0 for a process that runs.
+// rankRow is the row of an identity. ended is 0 for a process that runs. members gives ranks that
+// rows share: of 8,192 ranks in one group each row would hold as many.
 func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) *row.Rank {
 	out := &row.Rank{
 		Job: m.Job, Rank: uint32(m.Rank), Incarnation: uint64(m.Incarnation), WorldSize: uint32(m.WorldSize),

@@ -161,7 +161,8 @@ func (l *traceLoader) trace() (*Trace, error) {
 }
 
 // settle measures how long a step is: a healed job is faster than the recorded one,
-// and transfers are shares of its step.
+// and transfers are shares of its step. Each round brings length and transfers nearer to
+// each other.
 func (t *Trace) settle() error {
 	for range 4 {
 		played, err := lengths(Config{Steps: 16, Replay: t}, nil)
@@ -205,6 +206,7 @@ func (l *traceLoader) steps(order []int) ([]traceStep, float64, error) {
 		}
 	}
 
+	// The job's number of micro-batches is the largest: a step with fewer is partial.
 	micro := 0
 	for _, s := range by {
 		micro = max(micro, len(s[forth][0]))
@@ -260,7 +262,7 @@ func (t *Trace) stageOf(i int) []int {
 	return out
 }
 
-// pace is the median pass of some ranks, s.
+// pace is the median pass of some ranks, s: passes that met a hiccup don't count.
 func (t *Trace) pace(way int, ranks ...int) float64 {
 	var all []float64
 	for k := range t.steps {
