@@ -35,7 +35,8 @@ type faultDiag struct {
 // Compute and unattributed culprits are slowCalculateRanks, host ones also
 // slowHostNodes, data loading and checkpoints slowIORanks. A slow link of two
 // ranks (dims says "pp") is in slowSendRanks by its first rank, others are
-// slowCommunicationDomains; slowCommunicationRanks are the ranks of both. dims tells a group's dimension; nil knows none.
+// slowCommunicationDomains; slowCommunicationRanks are the ranks of both. dims tells
+// a group's dimension, "" where it is not known.
 func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group string) string) error {
 	entries := map[string]*faultDiag{}
 	entry := func(node string) *faultDiag {
@@ -69,7 +70,7 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 			e := entry(node)
 			e.slow(l.JobImpact)
 			e.SlowCommunicationRanks = append(e.SlowCommunicationRanks, l.Ranks...)
-			if dims != nil && dims(l.Group) == "pp" && len(l.Ranks) > 0 {
+			if dims(l.Group) == "pp" && len(l.Ranks) > 0 {
 				e.SlowSendRanks = append(e.SlowSendRanks, l.Ranks[0])
 			} else {
 				e.SlowCommunicationDomains = append(e.SlowCommunicationDomains, slices.Clone(l.Ranks))
