@@ -177,7 +177,7 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 	pid := agent.Process.Pid
 	<-time.After(warmUp)
 	u := usage{}
-	cpu, began := cpuTime(b, pid), time.Now()
+	cpu, began := chtest.ProcessorTime(b, pid), time.Now()
 	sample := time.NewTicker(100 * time.Millisecond)
 	defer sample.Stop()
 	for time.Since(began) < length {
@@ -185,7 +185,7 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 		u.anon = max(u.anon, anonymous(b, pid))
 	}
 
-	u.cpu, u.wall = cpuTime(b, pid)-cpu, time.Since(began)
+	u.cpu, u.wall = chtest.ProcessorTime(b, pid)-cpu, time.Since(began)
 	for rank, c := range emitters {
 		if err := c.Wait(); err != nil {
 			b.Fatalf("emitter: %v", err)
@@ -210,46 +210,13 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 	return u
 }
 
-// cpuTime returns the user and system time of a process.
-func cpuTime(b *testing.B, pid int) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	const utime, stime = 11, 12 // after the name in parentheses, proc(5)
-	var ticks int64
-	for _, f := range []string{fields[utime], fields[stime]} {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-
-		ticks += n
-	}
-
-	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux
-}
-
-// anonymous returns RssAnon of a process in KiB.
+// anonymous returns what a process has in memory that is no file's, in KiB.
 func anonymous(b *testing.B, pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	b.Helper()
+	kib, err := chtest.Memory(pid, "RssAnon")
 	if err != nil {
 		b.Fatal(err)
 	}
 
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-
-			return n
-		}
-	}
-
-	b.Fatal("no RssAnon in /proc/PID/status")
-	return 0
+	return kib
 }

@@ -196,7 +196,7 @@ func measureShipper(b *testing.B, store, records string) {
 		}
 
 		if from.IsZero() && time.Since(began) > warmUp {
-			cpu, from = cpuTime(b, c.Process.Pid), time.Now()
+			cpu, from = chtest.ProcessorTime(b, c.Process.Pid), time.Now()
 		}
 
 		if beats%10 == 0 {
@@ -204,7 +204,7 @@ func measureShipper(b *testing.B, store, records string) {
 		}
 	}
 
-	u.cpu, u.wall = cpuTime(b, c.Process.Pid)-cpu, time.Since(from)
+	u.cpu, u.wall = chtest.ProcessorTime(b, c.Process.Pid)-cpu, time.Since(from)
 	if err := end.Close(); err != nil {
 		b.Fatal(err)
 	}
