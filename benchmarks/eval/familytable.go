@@ -162,15 +162,14 @@ func (r *report) finishFamilies(out io.Writer) error {
 		return err
 	}
 
-	fmt.Fprintf(out, "# Families\n\n`go run ./benchmarks/eval -only %s -n %d -seed %d` on %s, %s.\n\n", r.only, r.jobs, r.seed, machine(), r.began.UTC().Format("2006-01-02"))
-	printFamilies(out, r.families, before)
-	if r.results == "" {
-		return nil
-	}
-
 	a := familyAccount{
 		Command: fmt.Sprintf("go run ./benchmarks/eval -only %s -n %d -seed %d", r.only, r.jobs, r.seed),
 		Date:    r.began.UTC().Format("2006-01-02"), Machine: machine(), Rows: familyLines(r.families),
+	}
+	fmt.Fprintf(out, "# Families\n\n`%s` on %s, %s.\n\n", a.Command, a.Machine, a.Date)
+	printFamilies(out, r.families, before)
+	if r.results == "" {
+		return nil
 	}
 
 	return saveJSON(r.results, "families", a)

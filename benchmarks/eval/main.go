@@ -57,8 +57,8 @@ func parse(args []string, words io.Writer) (*suite, error) {
 	set.IntVar(&f.world, "world", 0, "number of ranks; 0 = mostly 8 to 64, some 512 and 8,192")
 	set.StringVar(&f.traceName, "trace", "", "with -v: replay this recorded job (AR-1, ST)")
 	set.StringVar(&f.data, "data", "", "directory of the recorded jobs' archives; \"\" = where CONTRIBUTING.md says")
-	set.Float64Var(&f.hours, "hours", 30000, "healthy node-hours; 0 = none")
-	set.IntVar(&f.parity, "parity", 200, "cases that go through files and a store as well; 0 = none")
+	set.Float64Var(&f.nodeHours, "hours", 30000, "healthy node-hours; 0 = none")
+	set.IntVar(&f.through, "parity", 200, "cases that go through files and a store as well; 0 = none")
 	set.StringVar(&f.results, "results", "", "write the results to this file; \"\" = benchmarks/eval/RESULTS.md for a full run, none otherwise")
 	set.StringVar(&f.healthy, "healthy", "", "with -v: one job of these healthy hours")
 	set.BoolVar(&f.verbose, "v", false, "one case: print truth and verdict")
@@ -231,15 +231,15 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 		}
 	}
 
-	if f.hours > 0 {
-		r.hours, err = runHealthy(ctx, f.hours, healthySteps, f.seed, f.parallel, f.traces, counter(words, "healthy node-hours"))
+	if f.nodeHours > 0 {
+		r.hours, err = runHealthy(ctx, f.nodeHours, healthySteps, f.seed, f.parallel, f.traces, counter(words, "healthy node-hours"))
 		if err != nil {
 			return err
 		}
 	}
 
-	if f.parity > 0 {
-		if r.parity, err = runParity(ctx, f.parity, f.seed, f.parallel, nil, counter(words, "cases through files and store")); err != nil {
+	if f.through > 0 {
+		if r.parity, err = runParity(ctx, f.through, f.seed, f.parallel, nil, counter(words, "cases through files and store")); err != nil {
 			return err
 		}
 	}

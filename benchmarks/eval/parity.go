@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
@@ -234,7 +233,7 @@ func firstDifference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range w {
 		if i >= len(g) || w[i] != g[i] {
-			return fmt.Sprintf("%s instead of %s", strings.Join(slices.Clone(g[min(i, len(g)):min(i+1, len(g))]), ""), w[i])
+			return fmt.Sprintf("%s instead of %s", strings.Join(g[min(i, len(g)):min(i+1, len(g))], ""), w[i])
 		}
 	}
 

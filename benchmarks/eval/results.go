@@ -66,7 +66,7 @@ func (r *report) path() (string, error) {
 		return r.results, nil
 	}
 
-	if r.scenario != "" || r.n < 100 || r.suite.hours < 30000 {
+	if r.scenario != "" || r.n < 100 || r.nodeHours < 30000 {
 		return "", nil
 	}
 
@@ -97,7 +97,7 @@ func (r *report) account(old *account) *account {
 
 	if r.hours != nil {
 		now.Hours = append(now.Hours, piece{Date: now.Date, Seed: r.seed, Rows: r.hours,
-			Command: fmt.Sprintf("go run ./benchmarks/eval -n 0 -hours %g -parity 0 -seed %d", r.suite.hours, r.seed)})
+			Command: fmt.Sprintf("go run ./benchmarks/eval -n 0 -hours %g -parity 0 -seed %d", r.nodeHours, r.seed)})
 	}
 
 	if old != nil {
@@ -108,7 +108,6 @@ func (r *report) account(old *account) *account {
 		}
 	}
 
-	r.pieces, r.paired = now.Hours, now.Parity
 	return now
 }
 
@@ -125,8 +124,7 @@ func (r *report) finish(out io.Writer) error {
 	}
 
 	if path == "" {
-		r.account(nil)
-		r.print(out)
+		r.print(out, r.account(nil))
 		return nil
 	}
 
@@ -137,7 +135,7 @@ func (r *report) finish(out io.Writer) error {
 	}
 
 	now := r.account(old)
-	r.print(out)
+	r.print(out, now)
 	text, err := r.text(path, now, old)
 	if err != nil {
 		return err
@@ -154,7 +152,7 @@ func (r *report) finish(out io.Writer) error {
 func (r *report) text(path string, now, old *account) ([]byte, error) {
 	var b bytes.Buffer
 	if r.tallies != nil || old == nil {
-		r.print(&b)
+		r.print(&b, now)
 		if now.Before != nil {
 			now.compareTo(&b, now.Before)
 		}
@@ -172,13 +170,13 @@ func (r *report) text(path string, now, old *account) ([]byte, error) {
 		return nil, fmt.Errorf("read earlier results: %w", err)
 	}
 
-	if len(r.pieces) > 0 {
-		printHours(&b, r.pieces)
+	if len(now.Hours) > 0 {
+		printHours(&b, now.Hours)
 		page = renew(page, hoursTitle, b.String())
 	}
 
-	if r.paired != "" {
-		page = renew(page, parityTitle, r.paired)
+	if now.Parity != "" {
+		page = renew(page, parityTitle, now.Parity)
 	}
 
 	return page, nil

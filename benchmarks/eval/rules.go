@@ -167,13 +167,7 @@ func consecutive(abnormal []bool, at int) bool {
 		return false
 	}
 
-	for _, a := range abnormal[at-fdConsec : at] {
-		if !a {
-			return false
-		}
-	}
-
-	return true
+	return !slices.Contains(abnormal[at-fdConsec:at], false)
 }
 
 func faultDiag(s *sheet) map[string]bool {

@@ -22,8 +22,8 @@ type suite struct {
 
 	scenarios, families []string // those to run
 	jobs                int      // of a family
-	hours               float64  // of healthy nodes
-	parity              int      // cases through files and store
+	nodeHours           float64  // of healthy jobs; 0 = none
+	through             int      // cases that go through files and store, too; 0 = none
 
 	// As the command line has them.
 	scenario, only, traceName, healthy, data, results string
