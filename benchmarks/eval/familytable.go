@@ -15,11 +15,11 @@ const familyJobs = 15
 
 // What a family has to reach.
 const (
-	exactTarget = 0.97
-	causeTarget = 0.95
-	costMedian  = 0.15
-	costWorst   = 0.5 // of nine in ten
-	boundTarget = 0.95
+	exactTarget = 0.97 // of its jobs
+	causeTarget = 0.95 // of the culprits that are named
+	costMedian  = 0.15 // relative error of half of the costs
+	costWorst   = 0.5  // of nine in ten
+	boundTarget = 0.95 // of the costs that can't be known
 )
 
 // exactTargets are the families whose faults are rarer than a verdict can always see.

@@ -180,10 +180,11 @@ func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, e
 	return f, detect.Analyze(f, detect.Default()), nil
 }
 
-// named are the states in which a node counts as accused.
+// named are the states in which a node counts as accused. A suspect is not: it asks for more steps.
 var named = []string{verdict.Degraded, verdict.Intermittent, verdict.Recovered}
 
-// score compares the verdict with the truth.
+// score compares the verdict with the truth. A node that is named twice counts once. A fault that
+// is seen in its first step is detected after one step.
 func (o *outcome) score() {
 	v, t := o.verdict, &o.truth
 	found := map[string]bool{}

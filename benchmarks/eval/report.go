@@ -12,7 +12,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
-// titles of the sections that a run may renew without the others.
+// Titles of the sections that a run may renew without the others.
 const (
 	hoursTitle  = "## Healthy node-hours (10 s steps, 8 ranks a node)"
 	parityTitle = "## Through files and store"

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// account is what results files keep of the run before the thresholds changed.
+// account is what results files keep of a run, and of the one before the thresholds changed. It is
+// RESULTS.json; the page beside it is made for people, and is not read again but for its sections.
 type account struct {
 	Thresholds string   `json:"thresholds"`
 	Command    string   `json:"command"`
@@ -60,7 +61,8 @@ func (a *account) compareTo(w io.Writer, old *account) {
 	fmt.Fprintln(w, "```")
 }
 
-// path is where the results go, "" for nowhere.
+// path is where the results go, "" for nowhere: a look at a few cases must not replace those of
+// a full run.
 func (r *report) path() (string, error) {
 	if r.results != "" {
 		return r.results, nil
@@ -78,7 +80,8 @@ func (r *report) path() (string, error) {
 	return filepath.Join(root, "benchmarks", "eval", "RESULTS.md"), nil
 }
 
-// account is what this run, and what is kept of those before, come to.
+// account is what this run, and what is kept of those before, come to. Hours and parity of the same
+// detector are kept, whatever ran this time; a seed that ran before is replaced, not counted twice.
 func (r *report) account(old *account) *account {
 	now := &account{
 		Thresholds: thresholds(), Date: r.began.UTC().Format("2006-01-02"), Rows: allChecks(r.tallies), Detector: sources(),

@@ -74,7 +74,8 @@ func (s *suite) run(ctx context.Context, scenarios []string, progress func(done,
 	return out, nil
 }
 
-// each calls f with 0 to n-1, some at a time, until one fails; progress may be nil.
+// each calls f with 0 to n-1, some at a time, until one fails; progress may be nil, and is called
+// by one goroutine at a time.
 func each(ctx context.Context, n, parallel int, progress func(done, total int), f func(k int) error) error {
 	var mu sync.Mutex
 	done := 0
