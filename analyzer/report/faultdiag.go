@@ -90,6 +90,7 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 	return out.Encode(map[string]any{"slownode_" + v.Job: entries})
 }
 
+// slow marks the node; of several causes the costliest gives the level.
 func (e *faultDiag) slow(impact float64) {
 	if e.IsSlow == 0 || impact > e.impact {
 		e.impact = impact
@@ -99,11 +100,14 @@ func (e *faultDiag) slow(impact float64) {
 	e.DegradationLevel = degradation(e.impact)
 }
 
-// degradation turns a share of the step time that is lost into what the step has grown by.
+// degradation turns a share of the step time that is lost into what the step has grown by, in
+// percent of what it would be: half of it lost is a step twice as long.
 func degradation(impact float64) string {
 	return fmt.Sprintf("%.2f%%", 100*impact/(1-min(impact, 0.99)))
 }
 
+// accuse enters a culprit in the list of its cause: what is neither loading, saving, host nor
+// network counts as computing.
 func (e *faultDiag) accuse(n verdict.Node) {
 	e.slow(n.Most())
 	switch n.Cause {

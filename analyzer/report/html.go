@@ -181,6 +181,7 @@ func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
 	return list
 }
 
+// nodesNote says on how many nodes the job runs, "" where nothing is drawn.
 func nodesNote(p *Picture) string {
 	if p.Nodes == 0 {
 		return ""
@@ -189,6 +190,7 @@ func nodesNote(p *Picture) string {
 	return "on " + count(p.Nodes, "node")
 }
 
+// stepNote says what an impact is of a step, in seconds.
 func stepNote(t, impact float64) string {
 	if !(t > 0) {
 		return ""
@@ -209,6 +211,7 @@ func nodeHours(p *Picture, impact float64, stepTimes []float64, nodes []verdict.
 	return impact * all * share * float64(p.Nodes) / 3600, all > 0
 }
 
+// hoursText returns hours with about two digits, large ones as whole numbers.
 func hoursText(h float64) string {
 	switch {
 	case h >= 99.5:
@@ -222,6 +225,7 @@ func hoursText(h float64) string {
 	return fmt.Sprintf("%.2g", h)
 }
 
+// ratioOf is how many times as long as its peers' a value is, a dash without peers.
 func ratioOf(e verdict.Evidence) string {
 	if !(e.Peers > 0) {
 		return "–"
@@ -247,7 +251,8 @@ type slow struct {
 	Marked bool
 }
 
-// slowest returns the n ranks with the highest median in the first layer.
+// slowest returns the n ranks with the highest median in the first layer: the map can't be read
+// by a screen reader, nor to two digits.
 func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 	at := make([]int, 0, len(medians))
 	for i, m := range medians {
@@ -320,6 +325,7 @@ func rankMedians(p *Picture, values []float32, from int) []float64 {
 	return medians
 }
 
+// stageCount is the number of pipeline stages, 0 where none is known.
 func stageCount(p *Picture) int {
 	most := 0
 	for _, r := range p.Ranks {
@@ -404,6 +410,7 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 	return out, nil
 }
 
+// marks are the named ranks that the picture shows.
 func marks(v *verdict.Verdict, p *Picture, b bins) (list []mark) {
 	for _, n := range v.Nodes {
 		for _, r := range n.Ranks {

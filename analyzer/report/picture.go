@@ -109,7 +109,8 @@ func (p *Picture) times() []float64 {
 	return out
 }
 
-// total returns the sum of step times, where an unknown one takes the median.
+// total returns the sum of step times, where an unknown one takes the median: its step took time,
+// too, though nobody recorded how much.
 func total(times []float64) float64 {
 	seen := known(times)
 	if len(seen) == 0 {
@@ -218,6 +219,7 @@ func center(x []float64) float64 {
 	return median(x)
 }
 
+// ratio is a value against what it is compared with, NaN where either was not measured.
 func ratio(v float32, reference float64) float32 {
 	if !(v > 0) || !(reference > 0) {
 		return nan
@@ -255,7 +257,8 @@ func quantile(x []float64, q float64) float64 {
 	return x[low] + (at-float64(low))*(x[low+1]-x[low])
 }
 
-// order sorts ranks as they are drawn: by stage, replica, node, rank.
+// order sorts ranks as they are drawn, by stage, replica and rank: ranks that do the same work lie
+// side by side, so that one that differs is a line of its own.
 func order(a, b Rank) int {
 	return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Rank, b.Rank))
 }

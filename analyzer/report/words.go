@@ -83,6 +83,7 @@ func headlineOf(v *verdict.Verdict) headline {
 	return h
 }
 
+// degraded says who slows the job down: nodes before links, which may only show a node's fault.
 func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) headline {
 	h := headline{Tone: bad, Label: "Degraded"}
 	switch {
@@ -169,6 +170,7 @@ func inState(nodes []verdict.Node, state string) (some []verdict.Node) {
 	return some
 }
 
+// culprits names nodes and links, with the verb that goes with how many there are.
 func culprits(nodes []verdict.Node, links []verdict.Link) string {
 	var list []string
 	for _, n := range nodes {
@@ -203,6 +205,8 @@ func mixed(v *verdict.Verdict) bool {
 	return !v.Decided && v.Steps.Analyzed == 0 && slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.OverlappingRuns })
 }
 
+// whyUndecided repeats what the detector says is missing or, where it says nothing, counts what
+// is there.
 func whyUndecided(v *verdict.Verdict) string {
 	var why []string
 	for _, f := range v.Findings {
@@ -238,6 +242,7 @@ var advice = map[string]string{
 	verdict.Unattributed:  "Switch Communication recording on (`laggard trace on`) to see where the time goes.",
 }
 
+// causeOf is a cause in words, a cause that is new here as it is.
 func causeOf(cause string) string {
 	if w, ok := causeWords[cause]; ok {
 		return w
@@ -342,6 +347,7 @@ func findingTitle(f verdict.Finding) string {
 	return sentence(capital(strings.ReplaceAll(plain(f.Kind), "-", " ")))
 }
 
+// costliest is the finding with the largest impact, the first of equal ones.
 func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
 	var best verdict.Finding
 	found := false
