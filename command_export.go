@@ -161,7 +161,7 @@ func (e *exporting) tableWriter(w io.Writer) (tableWriter, error) {
 	return parquet.NewExport(w, e.table)
 }
 
-// rowsOf is a source.Builder that writes the rows of one table in portions.
+// rowsOf is a row.Builder that writes the rows of one table in portions.
 type rowsOf struct {
 	table string
 	out   tableWriter

@@ -13,7 +13,7 @@ import (
 // job is a simulation under way.
 type job struct {
 	cfg  *Config
-	b    Builder
+	b    row.Builder
 	rec  *files  // nil for none
 	unit float64 // model time → time: the factor that gives a quiet step Model.Seconds
 
@@ -103,7 +103,7 @@ type meet struct {
 }
 
 // newJob draws the hosts, spare ones included, and the bursts of faults. cfg is complete.
-func newJob(cfg *Config, b Builder, rec *files) *job {
+func newJob(cfg *Config, b row.Builder, rec *files) *job {
 	j := &job{
 		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
 		physics: source(cfg.Seed, forPhysics), clocks: source(cfg.Seed, forClocks),

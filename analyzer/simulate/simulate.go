@@ -31,16 +31,9 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Builder takes the rows of a job in the order they are finished. The rows are
-// reused: a Builder copies what it keeps.
-type Builder interface {
-	AddRank(*row.Rank)
-	AddStep(*row.Step)
-	AddCommunication(*row.Communication)
-}
-
-// Run simulates cfg and hands its rows to b. Memory is that of one step.
-func Run(cfg Config, b Builder) (Truth, error) {
+// Run simulates cfg and hands its rows to b in the order they are finished. Memory is that
+// of one step.
+func Run(cfg Config, b row.Builder) (Truth, error) {
 	return run(cfg, b, nil)
 }
 
@@ -53,7 +46,7 @@ func Rows(cfg Config) (row.Rows, Truth, error) {
 
 // run plays the attempts of the job one after the other. b takes its rows, rec its ranges; nil
 // for who wants none.
-func run(cfg Config, b Builder, rec *files) (Truth, error) {
+func run(cfg Config, b row.Builder, rec *files) (Truth, error) {
 	j, err := ready(&cfg, b, rec)
 	if err != nil {
 		return Truth{}, err
@@ -67,7 +60,7 @@ func run(cfg Config, b Builder, rec *files) (Truth, error) {
 }
 
 // ready returns a job that can be played. It completes cfg.
-func ready(cfg *Config, b Builder, rec *files) (*job, error) {
+func ready(cfg *Config, b row.Builder, rec *files) (*job, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}

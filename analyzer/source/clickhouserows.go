@@ -19,7 +19,7 @@ const rangeRows = 64 << 10
 
 // Load implements Source: tables are read by ranges of ranks, which are ranges of their primary
 // key.
-func (d *database) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (d *database) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	return loadTables(ctx, d, d.at.String(), job, b, o)
 }
 

@@ -85,7 +85,7 @@ type (
 	rowCommunication = row.Communication
 )
 
-// rows is a Builder that keeps everything.
+// rows is a row.Builder that keeps everything.
 type rows struct {
 	ranks          []row.Rank
 	steps          []row.Step

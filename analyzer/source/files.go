@@ -73,7 +73,7 @@ func (t *tree) listJobs(ctx context.Context) ([]string, error) {
 }
 
 // Load implements Source. What of other tools' profiles could not be read is told.
-func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (t *tree) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	info, err := t.load(ctx, job, b, o)
 	if t.made != nil {
 		info.Damaged += len(t.made.Unread)
@@ -85,7 +85,7 @@ func (t *tree) Load(ctx context.Context, job string, b Builder, o Options) (Info
 }
 
 // load rolls the segments of every rank up, the way that ingest does.
-func (t *tree) load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (t *tree) load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	job, err := Pick(ctx, t, t.dir, job)
 	if err != nil {
 		return Info{}, err

@@ -158,7 +158,7 @@ func partsOf(folder string) ([]string, error) {
 }
 
 // Load implements Source.
-func (s *store) Load(ctx context.Context, job string, b Builder, o Options) (Info, error) {
+func (s *store) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
 	return loadTables(ctx, s, "Parquet store "+s.dir, job, b, o)
 }
 

@@ -8,7 +8,7 @@
 //
 // Caveat: rows come in no promised order and a row may come twice (a store that
 // a doubtful insert was repeated into); the key of a row decides, not its place.
-// Rows are handed over by pointer and reused: a Builder copies what it keeps.
+// Rows are handed over by pointer and reused: a row.Builder copies what it keeps.
 //
 // Files, stores and names in them are hostile input: bounded, no symlink is
 // followed below the given directory, nothing panics.
@@ -37,14 +37,6 @@ const (
 	parquetScheme    = "parquet"
 	clickHouseScheme = "clickhouse"
 )
-
-// Builder takes the rows of a job; *feed.History is one. It is called from one
-// goroutine and must not keep the pointer.
-type Builder interface {
-	AddRank(*row.Rank)
-	AddStep(*row.Step)
-	AddCommunication(*row.Communication)
-}
 
 // Options say how to open and read a source. The zero value is ready to use.
 type Options struct {
@@ -115,7 +107,7 @@ type Source interface {
 	// to do, not an empty list.
 	Jobs(ctx context.Context) ([]string, error)
 	// Load reads one job into b.
-	Load(ctx context.Context, job string, b Builder, o Options) (Info, error)
+	Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error)
 	// Records hands over the identities and the raw ranges of a job, in parts, one after
 	// the other; with one worker a rank's after those of the ranks before it. Rows that
 	// take keeps it must copy. A store has the kinds that --records selected.

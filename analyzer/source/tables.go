@@ -20,7 +20,7 @@ type tables[P any] interface {
 }
 
 // loadTables is Source.Load of a store: the ranks, then the other tables part by part.
-func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Builder, o Options) (Info, error) {
+func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row.Builder, o Options) (Info, error) {
 	job, err := Pick(ctx, s, name, job)
 	if err != nil {
 		return Info{}, err
@@ -50,7 +50,7 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Bui
 	}
 
 	total := len(steps) + len(communications)
-	var buffers sync.Pool // of *row.Rows: a Builder copies what it keeps, so they serve again
+	var buffers sync.Pool // of *row.Rows: a row.Builder copies what it keeps, so they serve again
 	err = inOrder(ctx, total, o.workers(), func(ctx context.Context, i int) (rows *row.Rows, err error) {
 		rows, ok := buffers.Get().(*row.Rows)
 		if !ok {
@@ -75,7 +75,7 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b Bui
 }
 
 // hand gives rows to b and counts them.
-func (i *Info) hand(b Builder, rows *row.Rows) {
+func (i *Info) hand(b row.Builder, rows *row.Rows) {
 	for k := range rows.Ranks {
 		b.AddRank(&rows.Ranks[k])
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -142,7 +143,7 @@ func (t task) judged() (*outcome, error) {
 
 // play judges one configuration, with a topology file or without. The job's rows go to b,
 // which hands them on to rows.
-func (t task) play(cfg simulate.Config, b simulate.Builder, rows *feed.History, file *topology.File) (*outcome, *frame.Frame, error) {
+func (t task) play(cfg simulate.Config, b row.Builder, rows *feed.History, file *topology.File) (*outcome, *frame.Frame, error) {
 	truth, err := simulate.Run(cfg, b)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)

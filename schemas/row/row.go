@@ -206,8 +206,15 @@ type Rows struct {
 	Ledger         []Ledger
 }
 
-// AddRank, AddStep and AddCommunication keep a copy of a row, so that Rows takes a job
-// from whoever hands one over row by row.
+// Builder takes a job row by row; Rows is one. It is called from one goroutine. The rows are
+// reused: a Builder copies what it keeps.
+type Builder interface {
+	AddRank(*Rank)
+	AddStep(*Step)
+	AddCommunication(*Communication)
+}
+
+// AddRank keeps a copy of a row.
 func (r *Rows) AddRank(x *Rank) { r.Ranks = append(r.Ranks, *x) }
 
 // AddStep keeps a copy, see AddRank.

@@ -33,7 +33,7 @@ type stored struct {
 	comms uint64              // records of the kind
 }
 
-// shelf collects a job by process. It is a source.Builder.
+// shelf collects a job by process. It is a row.Builder.
 type shelf map[uint64]*stored
 
 func (s shelf) of(incarnation uint64) *stored {
