@@ -64,6 +64,7 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 		return chart{}, false
 	}
 
+	// Peers are those of the last layout in all steps: one line a chart.
 	var peers []int
 	for i, r := range p.Ranks {
 		if i != own && r.Role == p.Ranks[own].Role {

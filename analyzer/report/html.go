@@ -115,7 +115,8 @@ func hashOf(s string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// page is what the template sees.
+// page is what the template sees. What comes from the job is escaped by html/template but for
+// Data, CSS and JS, which say that they are safe.
 type page struct {
 	Verdict *verdict.Verdict
 	headline
@@ -188,7 +189,7 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 	return list
 }
 
-// onset is the column of the first step in which a culprit of now was slow or, where there
+// onset is the index of the first step in which a culprit of now was slow or, where there
 // is none, a suspect; 0 without either.
 func onset(v *verdict.Verdict, p *Picture) int {
 	nodes, links := convicted(v)

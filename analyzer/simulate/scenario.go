@@ -148,7 +148,7 @@ func (d *draw) from(s scenario, seed uint64) (err error) {
 			panic(x)
 		}
 	}()
-	// With the row in the source, the scenarios of one seed are different jobs.
+	// With the row in the source, one seed gives each row of the table another job.
 	d.Rand = rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16))
 	d.c.Seed, d.c.Scenario = seed, s.name
 	s.make(d)

@@ -15,9 +15,9 @@ const (
 )
 
 // schedule returns the 1F1B order of a pipeline (PipeDream, SOSP'19), interleaved where a
-// stage has several chunks (Megatron-LM, SC'21, section 2.2), as one list in which everything that a task waits for stands
-// before it: each stage's own order, forward from the part of the model before,
-// backward from the part behind.
+// stage has several chunks (Megatron-LM, SC'21, section 2.2), as one list in which
+// everything that a task waits for stands before it: each stage's own order, forward from
+// the part of the model before, backward from the part behind.
 func schedule(stages, micro, chunks int) []task {
 	own := make([][]task, stages)
 	for p := range own {

@@ -92,7 +92,7 @@ type outcome struct {
 
 	provable, asked bool              // by the oracle; whether it was asked
 	rules           []map[string]bool // the nodes that each of the other tools' rules names
-	twin            *outcome          // the same job without what the scenario is about; nil for most
+	twin            *outcome          // the same job with right clocks and all rows, of rows 17 and 18; else nil
 	tellsWaits      bool              // what is recorded tells the cost, not bounds of it alone
 }
 

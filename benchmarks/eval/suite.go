@@ -31,7 +31,7 @@ type suite struct {
 }
 
 // tasks lists the cases. Every fourth case of a scenario that can be replayed runs
-// on a recorded job.
+// on a recorded job, which has its own number of ranks.
 func (s *suite) tasks(scenarios []string) []task {
 	var out []task
 	for _, name := range scenarios {
