@@ -106,14 +106,21 @@ func emit(length time.Duration) error {
 	return nil
 }
 
-// BenchmarkAgent prints the share of a core and the most of its own memory that the
-// agent takes, shipping to either store, with the default records and with all.
-func BenchmarkAgent(b *testing.B) {
-	binary := filepath.Join(b.TempDir(), "laggard")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
+// laggard builds the program and returns its path.
+func laggard(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "laggard")
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
 		b.Fatalf("build laggard: %v\n%s", err, out)
 	}
 
+	return path
+}
+
+// BenchmarkAgent prints the share of a core and the most of its own memory that the
+// agent takes, shipping to either store, with the default records and with all.
+func BenchmarkAgent(b *testing.B) {
+	binary := laggard(b)
 	for _, records := range []string{"light", "all"} {
 		b.Run("parquet/records="+records, func(b *testing.B) {
 			measure(b, binary, "parquet:"+filepath.Join(b.TempDir(), "store"), records)

@@ -225,11 +225,7 @@ func measureShipper(b *testing.B, store, records string) {
 // ClickHouse, through recorder, ring, agent and segments, at 40,000 records a second.
 // The store is asked every 10 ms.
 func BenchmarkFreshness(b *testing.B) {
-	binary := filepath.Join(b.TempDir(), "laggard")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
-		b.Fatalf("build laggard: %v\n%s", err, out)
-	}
-
+	binary := laggard(b)
 	s := chtest.Start(b)
 	for b.Loop() {
 		db := s.Database()
