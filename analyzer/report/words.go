@@ -87,9 +87,6 @@ func headlineOf(v *verdict.Verdict) headline {
 func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) headline {
 	h := headline{Tone: bad, Label: "Degraded"}
 	switch {
-	case len(nodes) == 1 && len(links) == 0:
-		h.Title = plain(nodes[0].Node) + " slows this job down."
-		h.More = nodeSentence(nodes[0])
 	case len(nodes) == 1:
 		h.Title = plain(nodes[0].Node) + " slows this job down."
 		h.More = nodeSentence(nodes[0]) + besides(nodes[0], links)
@@ -148,8 +145,12 @@ func unexplained(nodes []verdict.Node, links []verdict.Link) (some []verdict.Lin
 	return some
 }
 
-// besides says what the links add to the sentence on the only node.
+// besides says what the links add to the sentence on the only node; "" without links.
 func besides(n verdict.Node, links []verdict.Link) string {
+	if len(links) == 0 {
+		return ""
+	}
+
 	switch others := unexplained([]verdict.Node{n}, links); len(others) {
 	case 0:
 		return fmt.Sprintf(" It shows in %s.", count(len(links), "slow group"))
