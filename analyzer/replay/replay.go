@@ -31,7 +31,6 @@ type Graph struct {
 	known  bool      // the layout tells who waits for whom
 	stages int       // of the longest lane
 	usual  []float64 // per stage: stands for a unit that has no work
-	counts []float64 // units that Learn saw
 	all    []int32
 	clock  clock
 }
@@ -114,7 +113,7 @@ func New(l *frame.Layout) *Graph {
 		}
 	}
 
-	g.usual, g.counts = make([]float64, g.stages), make([]float64, g.stages)
+	g.usual = make([]float64, g.stages)
 	for k := range g.lanes {
 		for _, u := range g.lanes[k].units {
 			g.lanes[k].rows = append(g.lanes[k].rows, u.rows...)
@@ -188,19 +187,19 @@ func (g *Graph) Mates(row int) []int32 {
 // Learn takes from a step what stands for units of which nobody was measured.
 func (g *Graph) Learn(w *Work) {
 	clear(g.usual)
-	clear(g.counts)
+	counts := make([]float64, g.stages) // of units that were measured
 	for k := range g.lanes {
 		for i := range g.lanes[k].units {
 			u := &g.lanes[k].units[i]
 			if x := u.slowest(w.Passes); x == x {
 				g.usual[u.stage] += x
-				g.counts[u.stage]++
+				counts[u.stage]++
 			}
 		}
 	}
 
 	for s := range g.usual {
-		g.usual[s] /= max(1, g.counts[s])
+		g.usual[s] /= max(1, counts[s])
 	}
 }
 

@@ -64,6 +64,7 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 		return chart{}, false
 	}
 
+	// Peers are those of the last layout in all steps: one line a chart.
 	var peers []int
 	for i, r := range p.Ranks {
 		if i != own && r.Role == p.Ranks[own].Role {
@@ -108,6 +109,8 @@ func (p *Picture) mean(columns [][]float32, rank, from, to int) float64 {
 	return mean(values)
 }
 
+// point is a value as JSON has it: null where nothing was measured. Five digits are more than a
+// chart shows.
 func point(x float64) *float64 {
 	if math.IsNaN(x) {
 		return nil
@@ -117,7 +120,8 @@ func point(x float64) *float64 {
 	return &x
 }
 
-// markAt returns the bin that holds a step, -1 when the step is after the last.
+// markAt returns the bin that holds a step, -1 when the step is after the last. A step that was
+// not recorded is in the bin of the next one.
 func markAt(p *Picture, b bins, step int64) int {
 	at := p.stepIndex(step)
 	if at >= b.n {
@@ -134,7 +138,7 @@ func markAt(p *Picture, b bins, step int64) int {
 }
 
 // spark returns a rank's values over the steps as a line of block characters of
-// at most width: against low…high, which it also returns.
+// at most width: against low…high, which it also returns. Where nothing was measured it is "".
 func spark(values []float32, width int) (line string, low, high float64) {
 	if len(values) == 0 || width <= 0 {
 		return "", 0, 0

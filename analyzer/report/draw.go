@@ -7,7 +7,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// Drawn are the metrics that a picture shows.
+// Drawn are the metrics that a picture shows: a frame that is to be drawn must keep them.
 var Drawn = []frame.Metric{frame.FP, frame.Self, frame.Backward, frame.DataLoader, frame.Checkpoint, frame.Exposed, frame.Step}
 
 // Draw makes the picture of a frame; nil gives an empty one. It shares the frame's
@@ -43,7 +43,8 @@ func Draw(f *frame.Frame) *Picture {
 	return p
 }
 
-// rankIn says who a row of the frame is: in the last layout that it is in.
+// rankIn says who a row of the frame is: in the last layout that it is in, for after a restart
+// that is where a person would look for it.
 func rankIn(f *frame.Frame, row int) Rank {
 	r := Rank{Rank: f.Ranks[row], Row: row, Stage: -1, Replica: -1, Role: -1}
 	for _, l := range slices.Backward(f.Layouts) {

@@ -26,7 +26,8 @@ type bins struct {
 
 func (b bins) of(i int) (from, to int) { return i * b.n / b.count, (i + 1) * b.n / b.count }
 
-// encodeLayers encodes the layers in one common width in which they fit the budget.
+// encodeLayers encodes the layers in one common width in which they fit the budget. How well a
+// layer compresses is not known before, so each try has a third less cells than the one before.
 func encodeLayers(p *Picture, layers []layer) (bins, error) {
 	b := bins{n: len(p.Steps), count: len(p.Steps)}
 	if len(p.Ranks) == 0 || b.n == 0 || len(layers) == 0 {
@@ -68,7 +69,7 @@ func (l *layer) encode(b bins) error {
 	}
 
 	var buf bytes.Buffer
-	z, err := flate.NewWriter(&buf, 7)
+	z, err := flate.NewWriter(&buf, 7) // raw deflate, which the page's own script inflates
 	if err == nil {
 		_, err = z.Write(cells)
 		err = errors.Join(err, z.Close())
@@ -124,6 +125,7 @@ func ratioLevels() []float64 {
 	return levels
 }
 
+// shareLevels returns the share that each code stands for: 254 equal steps.
 func shareLevels() []float64 {
 	levels := make([]float64, 256)
 	for k := 1; k < 256; k++ {
@@ -135,7 +137,7 @@ func shareLevels() []float64 {
 
 var ratioTable = ratioLevels()
 
-// quantise returns the code of a value, 0 for NaN.
+// quantise returns the code of a value, 0 for NaN and for a ratio that is not above 0.
 func quantise(v float64, isRatio bool) byte {
 	if math.IsNaN(v) {
 		return 0

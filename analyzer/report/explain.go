@@ -97,6 +97,8 @@ func slowOf(n verdict.Node) string {
 	return s + "."
 }
 
+// evidenceSentence puts a rank's value beside that of its peers: both, their quotient, and how
+// unusual it is.
 func evidenceSentence(e verdict.Evidence) string {
 	m := measureOf(e.Metric)
 	s := fmt.Sprintf("rank %d spends %s %s (median) %s, its peers in the same role %s", e.Rank, seconds(e.Value), m.every, m.spent, seconds(e.Peers))
@@ -130,6 +132,7 @@ func explainLink(p *printer, l verdict.Link) {
 	}
 }
 
+// stages names the stages of a finding, in brackets.
 func stages(list []int) string {
 	if len(list) == 0 {
 		return "together"

@@ -35,7 +35,8 @@ type faultDiag struct {
 // Compute and unattributed culprits are slowCalculateRanks, host ones also
 // slowHostNodes, data loading and checkpoints slowIORanks. A slow link of two
 // ranks (dims says "pp") is in slowSendRanks by its first rank, others are
-// slowCommunicationDomains; slowCommunicationRanks are the ranks of both. dims tells a group's dimension; nil knows none.
+// slowCommunicationDomains; slowCommunicationRanks are the ranks of both. dims tells
+// a group's dimension, "" where it is not known.
 func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group string) string) error {
 	entries := map[string]*faultDiag{}
 	entry := func(node string) *faultDiag {
@@ -69,7 +70,7 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 			e := entry(node)
 			e.slow(l.JobImpact)
 			e.SlowCommunicationRanks = append(e.SlowCommunicationRanks, l.Ranks...)
-			if dims != nil && dims(l.Group) == "pp" && len(l.Ranks) > 0 {
+			if dims(l.Group) == "pp" && len(l.Ranks) > 0 {
 				e.SlowSendRanks = append(e.SlowSendRanks, l.Ranks[0])
 			} else {
 				e.SlowCommunicationDomains = append(e.SlowCommunicationDomains, slices.Clone(l.Ranks))
@@ -89,6 +90,7 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 	return out.Encode(map[string]any{"slownode_" + v.Job: entries})
 }
 
+// slow marks the node; of several causes the costliest gives the level.
 func (e *faultDiag) slow(impact float64) {
 	if e.IsSlow == 0 || impact > e.impact {
 		e.impact = impact
@@ -98,11 +100,14 @@ func (e *faultDiag) slow(impact float64) {
 	e.DegradationLevel = degradation(e.impact)
 }
 
-// degradation turns a share of the step time that is lost into what the step has grown by.
+// degradation turns a share of the step time that is lost into what the step has grown by, in
+// percent of what it would be: half of it lost is a step twice as long.
 func degradation(impact float64) string {
 	return fmt.Sprintf("%.2f%%", 100*impact/(1-min(impact, 0.99)))
 }
 
+// accuse enters a culprit in the list of its cause: what is neither loading, saving, host nor
+// network counts as computing.
 func (e *faultDiag) accuse(n verdict.Node) {
 	e.slow(n.Most())
 	switch n.Cause {

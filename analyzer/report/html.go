@@ -115,7 +115,8 @@ func hashOf(s string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// page is what the template sees.
+// page is what the template sees. What comes from the job is escaped by html/template but for
+// Data, CSS and JS, which say that they are safe.
 type page struct {
 	Verdict *verdict.Verdict
 	headline
@@ -136,92 +137,7 @@ type page struct {
 	JS                   template.JS
 }
 
-// fact is one figure at the top of the page.
-type fact struct {
-	Value, Unit, Label, Note string
-}
-
-// facts are the figures at the top: what it costs first.
-func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
-	typical := median(known(stepTimes))
-	var list []fact
-	nodes, links := convicted(v)
-	impact := v.Most()
-	if hours, ok := nodeHours(p, impact, stepTimes, nodes, links); ok && impact > 0 {
-		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(total(stepTimes)) + " of steps"})
-		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.Nodes, "node")})
-	}
-
-	if impact > 0 {
-		list = append(list, fact{Value: costCell(v.JobImpact, v.JobImpactMax), Label: "of step time waits for it", Note: stepNote(typical, impact)})
-	}
-
-	if len(nodes) > 0 {
-		n := nodes[0]
-		list = append(list, fact{Value: times(n.Slowdown), Label: "against its peers", Note: plain(n.Node) + ", " + plain(n.Cause)})
-	} else if len(links) > 0 {
-		list = append(list, fact{Value: times(links[0].Slowdown), Label: "transfer time against like groups", Note: plain(links[0].Group)})
-	}
-
-	if len(nodes) > 0 && nodes[0].DetectedStep >= nodes[0].SinceStep && !v.Healthy {
-		return append(list, fact{Value: fmt.Sprint(nodes[0].SinceStep), Label: "is the step it began at", Note: fmt.Sprintf("seen at step %d", nodes[0].DetectedStep)})
-	}
-
-	if typical > 0 && len(list) == 0 {
-		list = append(list, fact{Value: seconds(typical), Label: "a step (median)"})
-	}
-
-	list = append(list, fact{Value: grouped(v.WorldSize), Label: "ranks", Note: nodesNote(p)})
-	if mixed(v) {
-		return list
-	}
-
-	list = append(list, fact{Value: grouped(v.Steps.Analyzed), Label: "steps analyzed", Note: at(v.Steps.First, v.Steps.Last)})
-	list = append(list, fact{Value: percent(v.Coverage), Label: "of the measurements are there", Note: "ranks × steps"})
-	return list
-}
-
-func nodesNote(p *Picture) string {
-	if p.Nodes == 0 {
-		return ""
-	}
-
-	return "on " + count(p.Nodes, "node")
-}
-
-func stepNote(t, impact float64) string {
-	if !(t > 0) {
-		return ""
-	}
-
-	return fmt.Sprintf("%s of every %s", seconds(t*impact), seconds(t))
-}
-
-// nodeHours is what the culprits have cost: their share of the time since they
-// began, on all nodes of the job.
-func nodeHours(p *Picture, impact float64, stepTimes []float64, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
-	if p.Nodes == 0 || len(p.Steps) == 0 {
-		return 0, false
-	}
-
-	all, at := total(stepTimes), p.stepIndex(earliest(nodes, links))
-	share := float64(len(p.Steps)-at) / float64(len(p.Steps))
-	return impact * all * share * float64(p.Nodes) / 3600, all > 0
-}
-
-func hoursText(h float64) string {
-	switch {
-	case h >= 99.5:
-		return grouped(int(math.Round(h)))
-	case h >= 9.95:
-		return fmt.Sprintf("%.0f", h)
-	case h >= 0.0995:
-		return fmt.Sprintf("%.1f", h)
-	}
-
-	return fmt.Sprintf("%.2g", h)
-}
-
+// ratioOf is how many times as long as its peers' a value is, a dash without peers.
 func ratioOf(e verdict.Evidence) string {
 	if !(e.Peers > 0) {
 		return "–"
@@ -247,7 +163,8 @@ type slow struct {
 	Marked bool
 }
 
-// slowest returns the n ranks with the highest median in the first layer.
+// slowest returns the n ranks with the highest median in the first layer: the map can't be read
+// by a screen reader, nor to two digits.
 func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 	at := make([]int, 0, len(medians))
 	for i, m := range medians {
@@ -272,7 +189,7 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 	return list
 }
 
-// onset is the column of the first step in which a culprit of now was slow or, where there
+// onset is the index of the first step in which a culprit of now was slow or, where there
 // is none, a suspect; 0 without either.
 func onset(v *verdict.Verdict, p *Picture) int {
 	nodes, links := convicted(v)
@@ -320,6 +237,7 @@ func rankMedians(p *Picture, values []float32, from int) []float64 {
 	return medians
 }
 
+// stageCount is the number of pipeline stages, 0 where none is known.
 func stageCount(p *Picture) int {
 	most := 0
 	for _, r := range p.Ranks {
@@ -404,6 +322,7 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 	return out, nil
 }
 
+// marks are the named ranks that the picture shows.
 func marks(v *verdict.Verdict, p *Picture, b bins) (list []mark) {
 	for _, n := range v.Nodes {
 		for _, r := range n.Ranks {

@@ -46,7 +46,7 @@ func measureOf(metric string) measure {
 	return measure{metric: metric, name: plain(metric), every: perStep, spent: "on " + plain(metric)}
 }
 
-// other is what the other figure of evidence is of.
+// other names what the second figure of evidence is of.
 func other(metric string) string {
 	if metric == stepMetric {
 		return "without it"
@@ -68,7 +68,8 @@ func evidenceName(e verdict.Evidence) string {
 	return m.name
 }
 
-// maxLayers bounds the matrices of a page, the one of waiting aside.
+// maxLayers bounds the matrices of a page, the one of waiting aside: all of them share its budget
+// of bytes.
 const maxLayers = 3
 
 // chosen returns the metrics that layers are made of: what the verdict rests on

@@ -410,10 +410,6 @@ func TestHTML_WithoutPicture(t *testing.T) {
 func TestHTML_StaysSmall(t *testing.T) {
 	s := samples["8192"]
 	s.steps, s.noise = 3000, 0.15
-	if raceDetector {
-		s.steps = 500
-	}
-
 	t.Logf("scale: %d ranks × %d steps", s.ranks, s.steps)
 	var b bytes.Buffer
 	if err := HTML(&b, s.verdict(), s.picture(), Made{}); err != nil {

@@ -96,7 +96,11 @@ func (p *Picture) times() []float64 {
 	for s := range out {
 		seen = seen[:0]
 		if columns != nil {
-			seen = appendPositive(seen, columns[s])
+			for _, v := range columns[s] {
+				if v > 0 {
+					seen = append(seen, float64(v))
+				}
+			}
 		}
 
 		out[s] = median(seen)
@@ -105,7 +109,8 @@ func (p *Picture) times() []float64 {
 	return out
 }
 
-// total returns the sum of step times, where an unknown one takes the median.
+// total returns the sum of step times, where an unknown one takes the median: its step took time,
+// too, though nobody recorded how much.
 func total(times []float64) float64 {
 	seen := known(times)
 	if len(seen) == 0 {
@@ -201,16 +206,6 @@ func (p *Picture) references(columns [][]float32) func(set []int, step int) floa
 
 var nan = float32(math.NaN())
 
-func appendPositive(to []float64, values []float32) []float64 {
-	for _, v := range values {
-		if v > 0 {
-			to = append(to, float64(v))
-		}
-	}
-
-	return to
-}
-
 // center is the median, but the lower one of two and the minimum of three values:
 // with so few peers the median would hold the culprit itself.
 func center(x []float64) float64 {
@@ -224,6 +219,7 @@ func center(x []float64) float64 {
 	return median(x)
 }
 
+// ratio is a value against what it is compared with, NaN where either was not measured.
 func ratio(v float32, reference float64) float32 {
 	if !(v > 0) || !(reference > 0) {
 		return nan
@@ -241,61 +237,28 @@ func share(part, whole float32) float32 {
 	return part / whole
 }
 
-// median reorders x. It returns NaN for none.
+// median sorts x. It returns NaN for none.
 func median(x []float64) float64 { return quantile(x, 0.5) }
 
-// quantile reorders x and returns its q-quantile, interpolated; NaN for none.
+// quantile sorts x and returns its q-quantile, interpolated between the two values next to
+// it (type 7 of Hyndman and Fan, 1996); NaN for none.
 func quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
 		return math.NaN()
 	}
 
+	slices.Sort(x)
 	at := q * float64(len(x)-1)
 	low := int(at)
-	v := nth(x, low)
-	if at == float64(low) || low+1 >= len(x) {
-		return v
+	if at == float64(low) {
+		return x[low]
 	}
 
-	return v + (at-float64(low))*(slices.Min(x[low+1:])-v)
+	return x[low] + (at-float64(low))*(x[low+1]-x[low])
 }
 
-// nth puts the value that sorting would put at k there, what is smaller before
-// and what is larger behind it (Hoare's selection), and returns it.
-func nth(x []float64, k int) float64 {
-	low, high := 0, len(x)-1
-	for low < high {
-		pivot := x[(low+high)/2]
-		i, j := low, high
-		for i <= j {
-			for x[i] < pivot {
-				i++
-			}
-
-			for x[j] > pivot {
-				j--
-			}
-
-			if i <= j {
-				x[i], x[j] = x[j], x[i]
-				i, j = i+1, j-1
-			}
-		}
-
-		switch {
-		case k <= j:
-			high = j
-		case k >= i:
-			low = i
-		default:
-			return x[k]
-		}
-	}
-
-	return x[k]
-}
-
-// order sorts ranks as they are drawn: by stage, replica, node, rank.
+// order sorts ranks as they are drawn, by stage, replica and rank: ranks that do the same work lie
+// side by side, so that one that differs is a line of its own.
 func order(a, b Rank) int {
 	return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Rank, b.Rank))
 }

@@ -19,7 +19,7 @@ const (
 	cyan   = "\x1b[36m"
 )
 
-// printer writes text and keeps the first error.
+// printer writes text and keeps the first error: what follows it is not written.
 type printer struct {
 	TableOptions
 	w   io.Writer
@@ -47,7 +47,7 @@ func (p *printer) in(style, s string) string {
 }
 
 // wrapped prints words broken at the width: the first line after the indent, the
-// others under it.
+// others under it. Without words it prints no line. A word that is too long stays whole.
 func (p *printer) wrapped(indent, s string) {
 	line, used := indent, 0
 	for _, word := range strings.Fields(s) {
@@ -79,6 +79,8 @@ func aligned(p *printer, head []string, lines [][]string, paint func(line, colum
 		right[c] = len(lines) > 0
 		for _, l := range lines {
 			widths[c] = max(widths[c], utf8.RuneCountInString(l[c]))
+			// A number begins with a digit, with < or >, or with the first byte of ≤; what holds a comma,
+			// a dash or a bracket is a list, or nothing.
 			right[c] = right[c] && l[c] != "" && strings.IndexByte("0123456789<>\xe2", l[c][0]) >= 0 && !strings.ContainsAny(l[c], ",–(")
 		}
 	}

@@ -36,7 +36,8 @@ func JSON(w io.Writer, v *verdict.Verdict) error {
 }
 
 // complete returns a copy of v whose lists are not nil and whose numbers JSON
-// can hold (no NaN, no infinity).
+// can hold (no NaN, no infinity): who reads the contract need not expect null. What v
+// shares with the detector stays as it is.
 func complete(v *verdict.Verdict) *verdict.Verdict {
 	c := *v
 	c.Coverage, c.JobImpact, c.JobImpactMax = finite(c.Coverage), finite(c.JobImpact), finite(c.JobImpactMax)
@@ -72,6 +73,7 @@ func complete(v *verdict.Verdict) *verdict.Verdict {
 	return &c
 }
 
+// listed is a list of ranks that JSON writes as [] where there are none.
 func listed(ranks []int) []int { return append([]int{}, ranks...) }
 
 // finite returns x, 0 for NaN, and the largest finite number for an infinity.
@@ -110,7 +112,8 @@ func plain(s string) string {
 	return b.String()
 }
 
-// percent returns a share as "49%", with a digit more below 10 %.
+// percent returns a share as "49%", with a digit more below 10 %. A share that is not 0 never
+// reads as 0.
 func percent(share float64) string {
 	p := 100 * finite(share)
 	switch {
@@ -161,7 +164,8 @@ func seconds(s float64) string {
 	return strconv.FormatFloat(s, 'f', digits, 64) + " " + unit
 }
 
-// rankList returns ranks as "0, 4–7, 12", cut after most parts.
+// rankList returns ranks, which are in order, as "0, 4–7, 12", cut after most parts. Two
+// neighbours stay two numbers.
 func rankList(ranks []int, most int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {
@@ -216,7 +220,7 @@ func count(n int, noun string) string {
 	return grouped(n) + " " + noun + "s"
 }
 
-// grouped returns an integer with thin groups of three: "8,192".
+// grouped returns an integer in groups of three digits: "8,192".
 func grouped(n int) string {
 	s := strconv.Itoa(n)
 	if n < 0 {

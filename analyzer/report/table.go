@@ -143,6 +143,7 @@ func (m Made) sentence() string {
 	return "Made " + m.At.Local().Format("2006-01-02 15:04:05 MST") + " by laggard " + m.By + "."
 }
 
+// impactNote follows a finding's title, "" where its cost is not known.
 func impactNote(impact float64) string {
 	if !(impact > 0) {
 		return ""
@@ -155,6 +156,7 @@ var stateStyles = map[string]string{
 	verdict.Degraded: red + bold, verdict.Intermittent: red, verdict.Suspect: yellow, verdict.Recovered: green,
 }
 
+// nodesTable prints a line a node, under it when it began, its evidence and its ranks over time.
 func nodesTable(p *printer, nodes []verdict.Node) {
 	head := []string{"NODE", "STATE", "CAUSE", "RANKS", "SLOWDOWN", "COSTS", "SINCE", "SEEN AT", "SURE"}
 	var lines [][]string
@@ -213,6 +215,7 @@ func sure(confidence float64) string {
 	return percent(confidence)
 }
 
+// evidenceLines prints the first pieces of evidence, and the detector's own words.
 func evidenceLines(p *printer, n verdict.Node) {
 	const most = 4
 	for i, e := range n.Evidence {
@@ -285,6 +288,7 @@ func linksTable(p *printer, links []verdict.Link) {
 	})
 }
 
+// eventSentence says who was slower for a while, and when. It has no full stop.
 func eventSentence(e verdict.Event) string {
 	who := "the job"
 	if e.Node != "" {

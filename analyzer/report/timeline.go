@@ -178,7 +178,8 @@ func tickOf(whole float64) float64 {
 	return 10 * unit
 }
 
-// draw draws the ranges of a rank from y on.
+// draw draws the ranges of a rank from y on: the step below all, then what it worked on, then what
+// blocked it, and transfers in lanes of their own underneath.
 func (s *stepLine) draw(l *arrival.Line, y float64) {
 	for i := range l.Ranges {
 		if r := &l.Ranges[i]; r.Kind == "Step" {
@@ -237,7 +238,8 @@ func (s *stepLine) draw(l *arrival.Line, y float64) {
 	}
 }
 
-// lane returns the lane of a communication.
+// lane returns the lane of a communication, the first one that is free: ranges that overlap lie
+// below each other. What finds none shares the last.
 func (s *stepLine) lane(from, to float64) int {
 	for i := range s.lanes {
 		if s.lanes[i] <= from {

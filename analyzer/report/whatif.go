@@ -50,9 +50,11 @@ const (
 	mostRanks  = 8
 )
 
+// clamp keeps a share in 0…1: a replay may gain a little more than there was to gain.
 func clamp(share float64) float64 { return min(max(share, 0), 1) }
 
-// culpritCosts writes the cost of each culprit and of all, the replay's beside it.
+// culpritCosts writes the cost of each culprit and of all, the replay's beside it: the verdict's is
+// of per-step rows and all steps, the replay's of raw ranges and some steps, so they may differ.
 func culpritCosts(p *printer, v *verdict.Verdict, r *whatif.Result) {
 	nodes, _ := convicted(v)
 	for _, n := range nodes {

@@ -83,12 +83,10 @@ func headlineOf(v *verdict.Verdict) headline {
 	return h
 }
 
+// degraded says who slows the job down: nodes before links, which may only show a node's fault.
 func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) headline {
 	h := headline{Tone: bad, Label: "Degraded"}
 	switch {
-	case len(nodes) == 1 && len(links) == 0:
-		h.Title = plain(nodes[0].Node) + " slows this job down."
-		h.More = nodeSentence(nodes[0])
 	case len(nodes) == 1:
 		h.Title = plain(nodes[0].Node) + " slows this job down."
 		h.More = nodeSentence(nodes[0]) + besides(nodes[0], links)
@@ -147,8 +145,12 @@ func unexplained(nodes []verdict.Node, links []verdict.Link) (some []verdict.Lin
 	return some
 }
 
-// besides says what the links add to the sentence on the only node.
+// besides says what the links add to the sentence on the only node; "" without links.
 func besides(n verdict.Node, links []verdict.Link) string {
+	if len(links) == 0 {
+		return ""
+	}
+
 	switch others := unexplained([]verdict.Node{n}, links); len(others) {
 	case 0:
 		return fmt.Sprintf(" It shows in %s.", count(len(links), "slow group"))
@@ -169,6 +171,7 @@ func inState(nodes []verdict.Node, state string) (some []verdict.Node) {
 	return some
 }
 
+// culprits names nodes and links, with the verb that goes with how many there are.
 func culprits(nodes []verdict.Node, links []verdict.Link) string {
 	var list []string
 	for _, n := range nodes {
@@ -203,6 +206,8 @@ func mixed(v *verdict.Verdict) bool {
 	return !v.Decided && v.Steps.Analyzed == 0 && slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.OverlappingRuns })
 }
 
+// whyUndecided repeats what the detector says is missing or, where it says nothing, counts what
+// is there.
 func whyUndecided(v *verdict.Verdict) string {
 	var why []string
 	for _, f := range v.Findings {
@@ -238,6 +243,7 @@ var advice = map[string]string{
 	verdict.Unattributed:  "Switch Communication recording on (`laggard trace on`) to see where the time goes.",
 }
 
+// causeOf is a cause in words, a cause that is new here as it is.
 func causeOf(cause string) string {
 	if w, ok := causeWords[cause]; ok {
 		return w
@@ -342,6 +348,7 @@ func findingTitle(f verdict.Finding) string {
 	return sentence(capital(strings.ReplaceAll(plain(f.Kind), "-", " ")))
 }
 
+// costliest is the finding with the largest impact, the first of equal ones.
 func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
 	var best verdict.Finding
 	found := false

@@ -6,7 +6,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// prepare draws what this step brings to every rank: work, noise, faults.
+// prepare draws what this step brings to every rank: work, noise, faults. A fault takes nothing
+// from the source of chance, so that the job without it is the same job.
 func (j *job) prepare() {
 	j.apply()
 	j.congest()
@@ -24,9 +25,10 @@ func (j *job) prepare() {
 	}
 
 	gap := 0.0
-	passes := float64(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks + 1)
+	passes := j.lay.shape.passes()
+	parts := float64(2*passes + 1) // the passes, and the optimizer
 	if j.cfg.Model.HostGap > 0 {
-		gap = j.cfg.Model.HostGap * j.unitStep() / passes
+		gap = j.cfg.Model.HostGap * j.unitStep() / parts
 	}
 
 	for i := range j.r {
@@ -34,10 +36,10 @@ func (j *job) prepare() {
 		j.begin(i)
 		x := r.device + r.host.drift + j.noise(r, n)
 		r.speed = math.Exp(x) * r.host.factor * j.heavy(n) * j.warmth(r, n) * r.speed
-		r.gap = gap + r.hostExtra*j.nominal()/passes
+		r.gap = gap + r.hostExtra*j.nominal()/parts
 		r.gc = 0
 		if n.GCShare > 0 && j.physics.Float64() < n.GCShare {
-			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*j.lay.shape.MicroBatches*j.lay.shape.Chunks)
+			r.gc, r.gcAt = n.GCPause*j.nominal(), j.physics.IntN(2*passes)
 		}
 
 		j.experts(r, a)
@@ -69,10 +71,6 @@ func (j *job) begin(i int) {
 	if j.cfg.Record.Backward {
 		r.out.BackwardNs = 0
 	}
-
-	if passes := j.lay.shape.MicroBatches * j.lay.shape.Chunks; len(r.ready[forth]) < passes {
-		r.ready = [2][]float64{make([]float64, passes), make([]float64, passes)}
-	}
 }
 
 // noise is the log factor of a rank's compute in this step.
@@ -90,7 +88,8 @@ func (j *job) noise(r *rank, n *Noise) float64 {
 	return x
 }
 
-// walk is the next value of an AR(1) process with a step-to-step correlation and a spread.
+// walk is the next value of an AR(1) process with a step-to-step correlation and a spread: the
+// new part is scaled so that the spread stays what it was, whatever rho is.
 func (j *job) walk(x, rho, sd float64) float64 {
 	return rho*x + math.Sqrt(1-rho*rho)*sd*j.physics.NormFloat64()
 }
@@ -101,7 +100,7 @@ func (j *job) heavy(n *Noise) float64 {
 		return 1
 	}
 
-	pareto := math.Pow(1-j.physics.Float64(), -1/n.HeavyIndex)
+	pareto := math.Pow(1-j.physics.Float64(), -1/n.HeavyIndex) // by its inverse distribution function; 1 or more
 	return 1 + min(8, n.HeavyScale*pareto)
 }
 
@@ -150,7 +149,7 @@ func (j *job) sequences() {
 	for d := range s.DP {
 		j.seq[d] = j.walk(j.seq[d], w.SequenceRho, w.SequenceSD)
 		for m := range s.MicroBatches {
-			tokens := math.Exp(j.seq[d] - w.SequenceSD*w.SequenceSD/2)
+			tokens := math.Exp(j.seq[d] - w.SequenceSD*w.SequenceSD/2) // less half the variance: the mean is 1
 			if w.MicroBatchSD > 0 {
 				tokens *= lognormal(j.physics, w.MicroBatchSD)
 			}
@@ -165,7 +164,7 @@ func (j *job) sequences() {
 	}
 }
 
-// experts draws the load of a rank's experts.
+// experts draws the load of a rank's experts: how popular they are, and this step's tokens.
 func (j *job) experts(r *rank, a *position) {
 	w := &j.cfg.Work
 	r.load = 1
@@ -185,7 +184,8 @@ func (j *job) experts(r *rank, a *position) {
 	r.load *= math.Exp(w.ExpertSD*r.expert - w.ExpertSD*w.ExpertSD/2)
 }
 
-// route moves the popularity of every expert.
+// route moves the popularity of every expert. The first value is drawn at full spread, as if
+// the job had run before.
 func (j *job) route() {
 	w, s := &j.cfg.Work, j.lay.shape
 	if w.RoutingSD <= 0 || s.EP < 2 {
@@ -226,7 +226,8 @@ func (j *job) lose(r *rank) {
 		return
 	}
 
-	// A two-state chain with mean run length Run and share RankSteps.
+	// A two-state chain (Gilbert's channel) with mean run length Run and share RankSteps.
+	// It enters as often as it leaves: enter·(1 - share) = leave·share.
 	leave := 1 / l.Run
 	enter := leave * l.RankSteps / (1 - l.RankSteps)
 	u := j.losses.Float64()

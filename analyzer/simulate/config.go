@@ -54,7 +54,8 @@ type Shape struct {
 	PP int `yaml:"pp"` // pipeline stages; 0 = 1
 	EP int `yaml:"ep"` // replicas that exchange tokens between experts; divides DP; 0 = 1
 	// Order is the order of the dimensions in a rank's number, fastest first:
-	// "tp-cp-dp-pp" (the default) or "tp-cp-pp-dp".
+	// "tp-cp-dp-pp" (the default) or "tp-cp-pp-dp". Megatron-LM has the first one, and
+	// the second with --use-tp-pp-dp-mapping.
 	Order        string `yaml:"order"`
 	MicroBatches int    `yaml:"micro_batches"` // a step and replica; 0 = 1 without pipeline, else 2·PP
 	// Chunks is the number of parts of the model on each stage: 2 and more is the
@@ -68,10 +69,13 @@ type Shape struct {
 // World returns the number of ranks; a size of 0 counts as 1.
 func (s Shape) World() int { return max(1, s.TP) * max(1, s.CP) * max(1, s.DP) * max(1, s.PP) }
 
+// passes is how many forward passes a rank makes in a step, and how many backward ones.
+func (s Shape) passes() int { return s.MicroBatches * s.Chunks }
+
 // Model is the step of a quiet job: what every rank would need without noise.
 type Model struct {
 	Seconds       float64   `yaml:"seconds"`        // of a quiet step, waits and transfers included; 0 = 2
-	BackwardRatio float64   `yaml:"backward_ratio"` // backward / forward; 0 = 2
+	BackwardRatio float64   `yaml:"backward_ratio"` // backward / forward; 0 = 2: gradients of inputs and of weights, each as much work
 	Stages        []float64 `yaml:"stages"`         // work of each pipeline stage; nil = all 1
 	Optimizer     float64   `yaml:"optimizer"`      // share; 0 = 0.02, negative = none
 	HostGap       float64   `yaml:"host_gap"`       // share between operations that no range covers; 0 = 0.01, negative = none
@@ -82,11 +86,12 @@ type Model struct {
 	DPShare       float64   `yaml:"dp_share"`       // transfer of the gradients; 0 = 0.06
 	Buckets       int       `yaml:"buckets"`        // gradient collectives of a step; 0 = 4
 	Overlap       bool      `yaml:"overlap"`        // gradients go while the last backward runs
-	Sharded       bool      `yaml:"sharded"`        // reduce-scatter, and an all-gather of the parameters
+	Sharded       bool      `yaml:"sharded"`        // reduce-scatter, and an all-gather of the parameters, as ZeRO does
 	// NoGlobalSync leaves out the collective over all ranks (gradient norm) that
 	// ends a step where there is more than data parallelism.
 	NoGlobalSync bool `yaml:"no_global_sync"`
-	// Recompute runs each forward again within its backward, and records it.
+	// Recompute runs each forward again within its backward, and records it: activation
+	// checkpointing, which saves memory.
 	Recompute bool `yaml:"recompute"`
 	// Embedding is for the all-reduce between first and last stage. It has no effect: every
 	// pipeline has that one, and a seed keeps the job that it always gave.
@@ -105,7 +110,7 @@ type Work struct {
 	SequenceRho float64 `yaml:"sequence_rho"`
 	// Elasticity is how strongly each stage follows the factor; nil = all 1.
 	Elasticity []float64 `yaml:"elasticity"`
-	Quadratic  float64   `yaml:"quadratic"` // share of work that grows with the square of the tokens
+	Quadratic  float64   `yaml:"quadratic"` // share of work that grows with the square of the tokens: attention
 	ExpertSD   float64   `yaml:"expert_sd"` // spread of the load of experts (EP > 1)
 	ExpertRho  float64   `yaml:"expert_rho"`
 	// RoutingSD is the spread of the load of whole experts: each has its position in
@@ -139,7 +144,7 @@ type Noise struct {
 	DriftSteps float64 `yaml:"drift_steps"`
 	DeviceSD   float64 `yaml:"device_sd"` // persistent spread between devices
 	// HeavyShare of the rank-steps draw a Pareto excess with tail index HeavyIndex
-	// (0 = 2.5) and scale HeavyScale, at most 9 times the work.
+	// (0 = 2.5: above 2 the variance is finite) and scale HeavyScale, at most 9 times the work.
 	HeavyShare float64 `yaml:"heavy_share"`
 	HeavyScale float64 `yaml:"heavy_scale"`
 	HeavyIndex float64 `yaml:"heavy_index"`
@@ -196,7 +201,7 @@ type Pause struct {
 	Inside bool    `yaml:"inside"`
 }
 
-// Device is a kind of accelerator on some nodes.
+// Device is a kind of accelerator on some nodes. Nodes that no kind names have nominal ones.
 type Device struct {
 	Name   string  `yaml:"name"`
 	Factor float64 `yaml:"factor"` // time for the same work; 1 = nominal
@@ -229,7 +234,7 @@ type Recording struct {
 	SegmentLimit     int64   `yaml:"segment_limit"` // bytes; 0 = the writer's default
 }
 
-// Loss is what does not arrive.
+// Loss is what does not arrive. The job itself runs as it would without.
 type Loss struct {
 	RankSteps float64 `yaml:"rank_steps"` // share of rank-steps that are missing
 	Run       float64 `yaml:"run"`        // mean length of a run of missing steps; 0 = 1
@@ -306,7 +311,8 @@ func Load(path string, t *Trace) (Config, error) {
 	return c, nil
 }
 
-// parse decodes a scenario, YAML or JSON.
+// parse decodes a scenario, YAML or JSON, which is a subset of YAML. An empty file is a job
+// of nothing but defaults.
 func parse(b []byte, t *Trace) (Config, error) {
 	var c Config
 	d := yaml.NewDecoder(bytes.NewReader(b))

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// draw is a configuration in the making.
+// draw is a configuration in the making. Its methods draw from one source in the order they are
+// called in.
 type draw struct {
 	*rand.Rand
 	c     Config
@@ -183,7 +184,8 @@ func (d *draw) shape(needs ...need) {
 	panic(errSize)
 }
 
-// pick draws shapes until one fits, and says whether one does.
+// pick draws shapes until one fits, and says whether one does. A thousand draws of some thirty
+// shapes miss none that fits.
 func (d *draw) pick(from []Shape, fits need) bool {
 	for n := 0; len(from) > 0 && n < 1000; n++ {
 		s := from[d.IntN(len(from))]
@@ -199,7 +201,7 @@ func (d *draw) pick(from []Shape, fits need) bool {
 // is to have two of them in the smallest job.
 func (d *draw) place(s Shape, fits need, shrink bool) bool {
 	s.defaults()
-	s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)]
+	s.RanksPerNode = []int{8, 8, 8, 4, 2}[d.IntN(5)] // most hosts of accelerators have eight
 	for shrink && s.World() < 2*s.RanksPerNode && s.RanksPerNode > 1 {
 		s.RanksPerNode /= 2
 	}
@@ -212,6 +214,8 @@ func (d *draw) place(s Shape, fits need, shrink bool) bool {
 		s.Order = "tp-cp-pp-dp"
 	}
 
+	// A pipeline is full with as many micro-batches as stages. Large jobs have no more: each is
+	// one pass more to play on every rank.
 	s.MicroBatches = 1 + d.IntN(3)
 	if s.PP > 1 {
 		s.MicroBatches = s.PP * (1 + d.IntN(3))
@@ -333,9 +337,14 @@ func (d *draw) stretch() []float64 {
 		return nil
 	}
 
+	return d.perStage(0.9, 1.1)
+}
+
+// perStage draws a number for each pipeline stage.
+func (d *draw) perStage(low, high float64) []float64 {
 	out := make([]float64, d.c.Shape.PP)
 	for p := range out {
-		out[p] = d.between(0.9, 1.1)
+		out[p] = d.between(low, high)
 	}
 
 	return out
@@ -344,8 +353,6 @@ func (d *draw) stretch() []float64 {
 func (d *draw) chance(p float64) bool { return d.Float64() < p }
 
 func (d *draw) between(a, b float64) float64 { return a + (b-a)*d.Float64() }
-
-func (d *draw) nodes() int { return d.c.hosts() }
 
 // device puts a fault on the device of some rank, or now and then on its whole
 // host where that is a minority of its roles.
@@ -359,7 +366,8 @@ func (d *draw) device(f Fault) Fault {
 	return f
 }
 
-// onset draws when a fault begins: after a while, and with time to be seen.
+// onset draws when a fault begins: after the warm-up of a process and some healthy steps, and
+// with time to be seen.
 func (d *draw) onset() int {
 	if d.c.Steps < 200 {
 		return 60 + d.IntN(40)

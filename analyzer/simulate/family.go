@@ -62,8 +62,10 @@ func (d *draw) sometimes() {
 	}
 }
 
+// smallJobs slows a rank that has one peer: it can be named by its own past alone, of which two
+// variants of five leave it none. The fifth slows two ranks of a role of four.
 func (d *draw) smallJobs() {
-	past := 20 + 5 + d.IntN(40)
+	past := enoughPast + 5 + d.IntN(40)
 	switch d.turn(5) {
 	case 0, 1:
 		d.fixed(Shape{TP: 2, DP: 2, RanksPerNode: 1 + d.IntN(2)}, anyShape)
@@ -89,6 +91,8 @@ func (d *draw) smallJobs() {
 	d.onRank(d.IntN(d.c.Shape.World()), 1.3, past)
 }
 
+// regime begins with two short steps, as Lightning's sanity check makes them, and changes to
+// much longer ones later: neither is anybody's fault.
 func (d *draw) regime() {
 	d.comparable()
 	d.c.FirstStep = 0
@@ -103,6 +107,8 @@ func (d *draw) regime() {
 	}
 }
 
+// warmUp begins with steps that are ten times as long on all ranks. A culprit may be slow
+// from the first normal step on.
 func (d *draw) warmUp() {
 	d.comparable()
 	d.c.FirstStep = 0
@@ -123,15 +129,12 @@ func (d *draw) elastic() {
 	layout.DP = 0
 	d.c.FirstStep = 0
 	if d.chance(0.6) { // a rank that is taken for another stage's looks slow
-		d.c.Model.Stages = make([]float64, d.c.Shape.PP)
-		for p := range d.c.Model.Stages {
-			d.c.Model.Stages[p] = d.between(0.8, 1.4)
-		}
+		d.c.Model.Stages = d.perStage(0.8, 1.4)
 	}
 
 	at := 80 + d.IntN(60)
 	d.c.Steps = at + 120 + d.IntN(80)
-	hosts := d.nodes()
+	hosts := d.c.hosts()
 	slow := d.IntN(hosts)
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{(slow + 1 + d.IntN(hosts-1)) % hosts}, Shuffle: true}}
 	if d.chance(0.7) && d.c.Shape.World() == 64 {
@@ -147,14 +150,12 @@ func (d *draw) elastic() {
 	}
 }
 
+// elasticity makes stages follow their replica's work by different powers: what explains the
+// noise of one stage explains another one's only in part.
 func (d *draw) elasticity() {
 	d.shape(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 }, anyShape)
 	d.ordinary()
-	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: make([]float64, d.c.Shape.PP)}
-	for p := range d.c.Work.Elasticity {
-		d.c.Work.Elasticity[p] = d.between(0.8, 1.7)
-	}
-
+	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: d.perStage(0.8, 1.7)}
 	d.c.Expect.Findings = nil
 	d.compute([]float64{1.05, 1.1, 1.2}[d.turn(3)])
 }
@@ -225,7 +226,7 @@ func (d *draw) mixedHardware() {
 	n := &d.c.Noise
 	n.DeviceSD, n.DriftSD, n.OpSD = min(n.DeviceSD, 0.002), min(n.DriftSD, 0.001), min(n.OpSD, 0.004) // the generations stand out
 	old := Device{Name: "old", Factor: d.between(1.03, 1.045)}
-	old.Nodes = append(old.Nodes, d.Perm(d.nodes())[:d.nodes()/2]...)
+	old.Nodes = append(old.Nodes, d.Perm(d.c.hosts())[:d.c.hosts()/2]...)
 	if d.chance(0.5) {
 		old.Name = "" // nobody wrote down which is which
 	}
@@ -253,6 +254,7 @@ func (d *draw) transients() {
 	f.Factor, f.To = d.between(1.2, 1.5), f.From+12+d.turn(4)
 }
 
+// long has a fault so small that it needs a thousand steps.
 func (d *draw) long() {
 	d.shape(func(l *layout) bool { return l.n <= 32 && l.shape.DP >= 8 }, anyShape)
 	d.ordinary()
@@ -291,6 +293,8 @@ func (d *draw) light() {
 	}
 }
 
+// fewReplicas leaves the culprit one or two peers: of two ranks only their pasts tell which one
+// is slow.
 func (d *draw) fewReplicas() {
 	if d.world == 0 {
 		shapes := []Shape{{DP: 2, PP: 4, MicroBatches: 8}, {DP: 3, PP: 4, MicroBatches: 8}, {TP: 4, DP: 2, PP: 2, MicroBatches: 4}, {TP: 4, DP: 3}, {DP: 3}, {TP: 2, DP: 2, PP: 4, MicroBatches: 4}, {TP: 8, DP: 2}}
@@ -308,6 +312,7 @@ func (d *draw) fewReplicas() {
 	}
 }
 
+// evaluation has steps of less work now and then, or a pause within a step.
 func (d *draw) evaluation() {
 	d.comparable()
 	d.c.Pause = Pause{}
@@ -320,6 +325,8 @@ func (d *draw) evaluation() {
 	d.sometimes()
 }
 
+// curriculum makes the work grow, evenly or in stairs: a job that is slower than its past and
+// still healthy.
 func (d *draw) curriculum() {
 	d.comparable()
 	grow := d.between(2, 4)
@@ -348,6 +355,8 @@ func (d *draw) interleaved() {
 	d.sometimes()
 }
 
+// routing has experts that stay popular: their ranks are slow for a long time, in all groups
+// alike, and through no fault of a device.
 func (d *draw) routing() {
 	d.shape(func(l *layout) bool { return l.shape.EP >= 2 && l.shape.DP/l.shape.EP >= 2 }, anyShape)
 	d.ordinary()
@@ -363,7 +372,7 @@ func (d *draw) culprits() {
 	d.ordinary()
 	d.c.Loader.Ranks = "all"
 	n := 2 + d.turn(2)
-	for k, h := range d.Perm(d.nodes())[:min(n, d.nodes())] {
+	for k, h := range d.Perm(d.c.hosts())[:min(n, d.c.hosts())] {
 		f := Fault{Kind: Compute, Node: h, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.12, 1.5), From: d.onset()}
 		if k == 0 && d.chance(0.5) {
 			f.Kind, f.Share = DataLoader, d.between(0.1, 0.25)
@@ -377,6 +386,7 @@ func (d *draw) culprits() {
 	}
 }
 
+// mobile has congestion that hits another node each time: no node is slow for long enough.
 func (d *draw) mobile() {
 	d.shape(func(l *layout) bool { return len(l.hosts) >= 4 && peers(l) }, anyShape)
 	d.ordinary()

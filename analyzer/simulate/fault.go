@@ -1,9 +1,9 @@
 package simulate
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"sort"
 )
 
 // effect is a fault on its way: where its ranks are now and when it bursts.
@@ -19,7 +19,7 @@ type effect struct {
 	until  int      // number of the first step without it after its end, -1 = it lasts
 }
 
-// plan draws the bursts of the faults.
+// plan draws the bursts of the faults. A fault without an end has them until the job's.
 func (j *job) plan() []effect {
 	var out []effect
 	for _, f := range j.cfg.Faults {
@@ -75,7 +75,7 @@ func (e *effect) size(index int) float64 {
 	}
 
 	if e.bursts != nil {
-		k := sort.Search(len(e.bursts), func(i int) bool { return e.bursts[i][1] > index })
+		k, _ := slices.BinarySearchFunc(e.bursts, index+1, func(b [2]int, until int) int { return cmp.Compare(b[1], until) })
 		if k == len(e.bursts) || index < e.bursts[k][0] {
 			return 0
 		}
@@ -107,7 +107,8 @@ func (j *job) faulty(a *position) bool {
 	return false
 }
 
-// resolve finds the ranks of the faults in the current attempt.
+// resolve finds the ranks of the faults in the current attempt: a restart may have put others
+// on the hardware, and made other groups.
 func (j *job) resolve() {
 	for k := range j.effects {
 		e := &j.effects[k]
@@ -122,14 +123,14 @@ func (j *job) resolve() {
 	}
 }
 
-// apply sets what the faults do to every rank in this step.
+// apply sets what the faults do to every rank in this step. Several on one rank multiply, or
+// add up where they are shares.
 func (j *job) apply() {
 	for i := range j.r {
 		r := &j.r[i]
 		r.speed, r.backward, r.hostExtra, r.loadExtra, r.saveFactor = 1, 1, 0, 0, 1
 	}
 
-	j.anyNIC = false
 	for h := range j.hosts {
 		j.hosts[h].slow = 1
 	}
@@ -150,7 +151,6 @@ func (j *job) apply() {
 		}
 
 		if e.Kind == NIC {
-			j.anyNIC = true
 			j.hosts[e.Node].slow *= 1 + (e.Factor-1)*size
 		}
 

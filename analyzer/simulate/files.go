@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,7 +123,8 @@ func Topology(cfg Config) *topology.File {
 }
 
 // files take the ranges of a job as the ranks' own writers would: they write segments of
-// the ranks from…to-1.
+// the ranks from…to-1. Segments are named by the time of their first line, so the clock
+// that their writers see is the job's.
 type files struct {
 	dir      string
 	cfg      *Config
@@ -132,7 +134,7 @@ type files struct {
 	line     []byte
 }
 
-// fileRank is what is kept of one rank.
+// fileRank is what is kept of one rank's files.
 type fileRank struct {
 	w       *segment.Writer // nil where nothing is open: another shard's rank, or one that never appears
 	pending []record.Record // of the step under way
@@ -175,7 +177,8 @@ func (f *files) begin(metas []*record.Meta) error {
 
 func (f *files) taskd() bool { return f.cfg.Record.Format == "taskd" }
 
-// saveGroups writes the groups the way TaskD's adaptor dumps them.
+// saveGroups writes the groups the way TaskD's adaptor dumps them (schemas/TASKD.md). It has other
+// words for two dimensions.
 func saveGroups(path string, groups []record.Group) error {
 	type entry struct {
 		Name  string `json:"group_name"`
@@ -198,12 +201,12 @@ func saveGroups(path string, groups []record.Group) error {
 	return save(path, "groups", func() ([]byte, error) { return json.MarshalIndent(out, "", "    ") })
 }
 
-// add keeps a range until its step is over. The record is reused.
-func (f *files) add(rank int, r *record.Record) {
-	f.ranks[rank].pending = append(f.ranks[rank].pending, *r)
+// add keeps a range until its step is over.
+func (f *files) add(rank int, r record.Record) {
+	f.ranks[rank].pending = append(f.ranks[rank].pending, r)
 }
 
-// step writes the step's ranges, in the order they ended.
+// step writes the step's ranges in the order they ended, in which a recorder writes them.
 func (f *files) step() error {
 	for i := range f.ranks {
 		k := &f.ranks[i]
@@ -211,7 +214,7 @@ func (f *files) step() error {
 			continue
 		}
 
-		slices.SortStableFunc(k.pending, func(a, b record.Record) int { return int(a.End() - b.End()) })
+		slices.SortStableFunc(k.pending, func(a, b record.Record) int { return cmp.Compare(a.End(), b.End()) })
 		for n := range k.pending {
 			if err := f.write(k, &k.pending[n]); err != nil {
 				return err
@@ -263,7 +266,7 @@ func stream(k record.Kind) uint64 {
 	return 2
 }
 
-// end writes the end lines and closes the segments of an attempt.
+// end writes the end lines and closes the segments of an attempt. TaskD's files have no end.
 func (f *files) end() error {
 	for i := range f.ranks {
 		k := &f.ranks[i]

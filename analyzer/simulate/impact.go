@@ -23,6 +23,7 @@ func (t *Truth) Weigh(cfg Config) error {
 		return err
 	}
 
+	// Every rank's noise is the same in both plays, so the difference is the fault's alone.
 	var all []int
 	first := len(with)
 	for i := range t.Culprits {
@@ -75,7 +76,7 @@ func lengths(cfg Config, without []int) ([]float64, error) {
 		return nil, err
 	}
 
-	j.keepLengths = true
+	j.lengths = make([]float64, 0, j.cfg.Steps)
 	for _, k := range without {
 		j.effects[k].out = true
 	}

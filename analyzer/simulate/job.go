@@ -32,25 +32,21 @@ type job struct {
 	done    int // steps of this attempt
 
 	effects []effect
-	seq     []float64 // sequence factor per replica, log
+	seq     []float64 // sequence factor per replica, log: an AR(1) state
 	work    []float64 // [replica*micro + m] factor of the work
 	phase   float64   // factor of all ranks' work in this step
 	drawn   []int     // replayed steps
-	anyNIC  bool
 
 	inBackward bool   // a backward pass is being played
 	congested  int    // steps that the episode of congestion lasts
 	jammed     []bool // the hosts that it hits
 
 	off        [record.KindCount]bool
-	comm       row.Communication
-	record     record.Record
 	windowAt   int
 	inTopology map[string][]int // ranks of groups by the topology file, where no identity tells groups
 
-	keepLengths bool
-	lengths     []float64          // of every step in the mean of the ranks, ns, when they are kept
-	popular     map[[2]int]float64 // AR(1) state of each expert's load, by stage and position
+	lengths []float64          // of every step in the mean of the ranks, ns; nil = nobody asks
+	popular map[[2]int]float64 // AR(1) state of each expert's load, by stage and position
 }
 
 // rank is the state of one rank within a step. Times are ns since the job's start.
@@ -106,6 +102,7 @@ type meet struct {
 	grad, gather float64 // ns more for the gradients and the parameters
 }
 
+// newJob draws the hosts, spare ones included, and the bursts of faults. cfg is complete.
 func newJob(cfg *Config, b row.Builder, rec *files) *job {
 	j := &job{
 		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
@@ -202,6 +199,7 @@ func (j *job) start(l *layout) error {
 		r.wave, r.load = j.physics.NormFloat64(), j.physics.NormFloat64()
 		r.warm = j.physics.Float64()
 		r.host = h
+		r.ready = [2][]float64{make([]float64, l.shape.passes()), make([]float64, l.shape.passes())}
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
 		metas[i] = j.meta(i)
 		r.inc = metas[i].Incarnation
@@ -242,6 +240,7 @@ func (j *job) meta(i int) *record.Meta {
 	}
 
 	for dim, g := range a.groups {
+		// A large job's identities don't list all ranks: they would be longer than the records.
 		if g < 0 || dim == dimWorld && (j.lay.n < 2 || j.lay.n > 64) {
 			continue
 		}
@@ -261,7 +260,8 @@ func (j *job) local(i int, t float64) int64 { return j.epoch(i) + j.tick(i, t) }
 // epoch is what rank i's host's clock shows at the job's start, ns since the Unix epoch.
 func (j *job) epoch(i int) int64 { return j.cfg.StartUnix*1e9 + j.r[i].host.skew }
 
-// tick is a time since the job's start as the host's clock counts it.
+// tick is a time since the job's start as the host's clock counts it. Durations are differences
+// of ticks: with the epoch in it a float64 would not hold nanoseconds.
 func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate) }
 
 // finish ends an attempt: the ranks' rows are handed over again, now with their end.
@@ -303,7 +303,9 @@ func placement(seed uint64, attempt int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, forPlacement<<8+uint64(attempt)))
 }
 
-// moved returns shape and hosts after a restart.
+// moved returns shape and hosts after a restart. Hosts that left are replaced by spare ones; where
+// those don't suffice there are fewer replicas, as elastic training has it. It is an error when
+// there is no room for one.
 func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, error) {
 	used := map[int]bool{}
 	for _, d := range x.Drop {

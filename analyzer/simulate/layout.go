@@ -39,7 +39,8 @@ type position struct {
 	groups      [dims]int // indexes of its groups, -1 = none
 }
 
-// layout is the ranks of one attempt: who is in which group, on which host.
+// layout is the ranks of one attempt: who is in which group, on which host. It stays as it
+// is made; ids are filled in when rows are first asked for.
 type layout struct {
 	shape  Shape
 	n      int
@@ -91,7 +92,8 @@ func (l *layout) rank(t, c, d, p int) int {
 	return t + s.TP*(c+s.CP*(d+s.DP*p))
 }
 
-// group makes the communicators.
+// group makes the communicators. Those of data parallelism hold the context-parallel ranks, too:
+// all of them reduce the same gradients. A fault names a group, so names stay as they are.
 func (l *layout) group() {
 	s := l.shape
 	for p := range s.PP {
@@ -157,6 +159,8 @@ func (l *layout) add(name string, dim, size int, member func(int) int) {
 // everybody is all ranks.
 func (l *layout) everybody() []int { return l.groups[len(l.groups)-1].ranks }
 
+// dpName names a data-parallel group by its stage and tensor rank, without what all groups share;
+// a single group is dp-stage0.
 func (l *layout) dpName(p, t int) string {
 	switch s := l.shape; {
 	case s.PP > 1 && s.TP > 1:

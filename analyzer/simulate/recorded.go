@@ -32,7 +32,8 @@ func (r *Recorded) AddRank(x *row.Rank) {
 	}
 }
 
-// AddStep keeps a step that has a forward time.
+// AddStep keeps a step that has a forward time. Rows of an older process of the rank are left
+// out, whatever order they come in.
 func (r *Recorded) AddStep(x *row.Step) {
 	if x.FPNs <= 0 || x.FPCount == 0 || x.StepNs <= 0 || x.Flags&row.FlagOpen != 0 {
 		return
@@ -110,7 +111,7 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 			lengths = append(lengths, float64(x.StepNs)/1e9)
 		}
 
-		out.Steps = append(out.Steps, s)
+		out.steps = append(out.steps, s)
 	}
 
 	slices.Sort(lengths)
@@ -124,7 +125,7 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 func (t *Trace) level() {
 	for stage := range t.Shape.PP {
 		ranks := t.stageOf(stage * t.Shape.DP * t.Shape.TP)
-		for way := range t.Steps[0] {
+		for way := range t.steps[0] {
 			pace := make([]float64, len(ranks))
 			for k, i := range ranks {
 				pace[k] = t.pace(way, i)
@@ -140,6 +141,7 @@ func (t *Trace) level() {
 
 // last drops the ranks whose processes had ended when the last attempt began.
 func (r *Recorded) last() {
+	// A restart may have left ranks out: they end before the last rank begins.
 	began := int64(math.MinInt64)
 	ended := map[uint32]int64{}
 	for rank, steps := range r.steps {

@@ -41,8 +41,8 @@ func TestRecorded_Trace(t *testing.T) {
 			want := c.Shape
 			want.defaults()
 			want.DP -= len(c.Restarts)
-			if tr.Shape.TP != want.TP || tr.Shape.DP != want.DP || tr.Shape.PP != want.PP || len(tr.Steps) < 20 {
-				t.Errorf("shape %+v with %d steps, want %+v", tr.Shape, len(tr.Steps), want)
+			if tr.Shape.TP != want.TP || tr.Shape.DP != want.DP || tr.Shape.PP != want.PP || len(tr.steps) < 20 {
+				t.Errorf("shape %+v with %d steps, want %+v", tr.Shape, len(tr.steps), want)
 			}
 
 			length := 0.0

@@ -14,18 +14,18 @@ type Trace struct {
 	Name     string
 	Shape    Shape // of the recorded ranks: CP is 1
 	Seconds  float64
-	Steps    []TraceStep
+	steps    []traceStep
 	Findings []string // that the job has with nothing wrong
 }
 
-// TraceStep is one recorded step: seconds of the forward and of the backward passes per
+// traceStep is one recorded step: seconds of the forward and of the backward passes per
 // rank (stage by stage, in it replica by replica, in it the tensor-parallel neighbours)
 // and micro-batch.
-type TraceStep [2][][]float64
+type traceStep [2][][]float64
 
 // newStep makes a step without a pass.
-func newStep(ranks int) TraceStep {
-	return TraceStep{make([][]float64, ranks), make([][]float64, ranks)}
+func newStep(ranks int) traceStep {
+	return traceStep{make([][]float64, ranks), make([][]float64, ranks)}
 }
 
 // shape gives the job the trace's layout; with more replicas copies of the trace stand side by side.
@@ -42,18 +42,19 @@ func (t *Trace) shape(c *Config) {
 func (t *Trace) draw(chance *rand.Rand, into []int, copies int) []int {
 	into = into[:0]
 	for range copies {
-		into = append(into, chance.IntN(len(t.Steps)))
+		into = append(into, chance.IntN(len(t.steps)))
 	}
 
 	return into
 }
 
-// pass is a pass's own time as recorded, s.
+// pass is a pass's own time as recorded, s. steps are the drawn ones, by copy of the trace.
 func (t *Trace) pass(steps []int, a *position, of task) float64 {
 	dp := t.Shape.DP
-	return t.Steps[steps[a.d/dp]][of.way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][of.micro]
+	return t.steps[steps[a.d/dp]][of.way][a.t+t.Shape.TP*(a.p*dp+a.d%dp)][of.micro]
 }
 
+// replayable lists the scenarios and families that make sense on a recorded job.
 func replayable() []string {
 	return slices.DeleteFunc(append(Names(), Families()...), func(n string) bool { return !Replayable(n) })
 }
@@ -75,6 +76,7 @@ func Replayed(name string, seed uint64, t *Trace) (Config, error) {
 	}
 
 	n := &d.c.Noise
+	// What the recorded durations show already is not drawn again.
 	n.OpSD, n.StepSD, n.WaveSD, n.HeavyShare = 0, 0, 0, 0
 	n.DeviceSD = min(n.DeviceSD, 0.003)
 	d.c.Work = Work{Phases: d.c.Work.Phases}

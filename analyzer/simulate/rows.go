@@ -7,6 +7,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // transfer is a range of communication, ns of the host's clock since the job's start.
@@ -72,7 +73,7 @@ func (j *job) op(slot int) string {
 }
 
 // communicated notes one range of communication of rank i, of which the last
-// exposed ns blocked it.
+// exposed ns blocked it. peer is the other's stage, -1 in a collective.
 func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	r := &j.r[i]
 	if r.drop || j.off[record.Communication] {
@@ -111,18 +112,12 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 	}
 }
 
-// sent notes the send that a receive of rank to has ended.
-func (j *job) sent(from, to int, ready, end float64) {
-	j.communicated(from, slotSend, ready, end, 0, j.lay.at[to].p)
-}
-
 // wanted reports whether rank i's ranges are recorded one by one.
 func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.ranks[i].w != nil }
 
 // begun returns the record of a range, filled in but for what its kind adds.
-func (j *job) begun(k record.Kind, i int, from, to int64) *record.Record {
-	j.record = record.New(k)
-	x := &j.record
+func (j *job) begun(k record.Kind, i int, from, to int64) record.Record {
+	x := record.New(k)
 	x.Step, x.Start, x.Dur = int64(j.step), j.epoch(i)+from, to-from
 	if !j.cfg.Record.HostOnly && k != record.DataLoader && k != record.SaveCheckpoint {
 		x.Side, x.HostStart, x.HostDur = record.Device, x.Start, enqueued(k, x.Dur)
@@ -144,8 +139,7 @@ func enqueued(k record.Kind, dur int64) int64 {
 // enqueue is how long the operations of a forward pass take to enqueue, ns: 1/150 of a step
 // for all passes, whatever the device then takes.
 func (j *job) enqueue() float64 {
-	s := j.lay.shape
-	return j.nominal() / float64(150*s.MicroBatches*s.Chunks)
+	return j.nominal() / float64(150*j.lay.shape.passes())
 }
 
 // loaded notes a fetch of a batch.
@@ -179,7 +173,8 @@ func (j *job) saved(i int, from, to float64) {
 	}
 }
 
-// passed notes a forward or backward pass.
+// passed notes a forward or backward pass. Of a backward that recomputes, the first part is a
+// forward, too.
 func (j *job) passed(i, way int, from, to float64) {
 	r := &j.r[i]
 	if r.drop {
@@ -210,6 +205,7 @@ func (j *job) passed(i, way int, from, to float64) {
 		return
 	}
 
+	// The host enqueues a pass and goes on: how long it takes says nothing of the device.
 	if j.cfg.Record.Enqueued {
 		b = a + int64(j.enqueue()*lognormal(j.clocks, 0.05))
 	}
@@ -279,7 +275,8 @@ func (j *job) fill(i int, from, to int64) {
 	}
 }
 
-// unions measures the time in communication, in all and per dimension.
+// unions measures the time in communication, in all and per dimension: ranges that overlap count
+// once, -1 is none. It is one sweep over the ranges by their starts.
 func (j *job) unions(r *rank) {
 	s, o := r.transfers, &r.out
 	slices.SortFunc(s, func(a, b transfer) int { return cmp.Compare(a.from, b.from) })
@@ -316,8 +313,8 @@ func (j *job) flushWindow() {
 		r := &j.r[i]
 		for s := range r.sums {
 			if x := &r.sums[s]; x.calls > 0 && j.b != nil {
-				j.window(i, s, x)
-				j.b.AddCommunication(&j.comm)
+				c := j.window(i, s, x)
+				j.b.AddCommunication(&c)
 			}
 		}
 
@@ -325,25 +322,29 @@ func (j *job) flushWindow() {
 	}
 }
 
-func (j *job) window(i, slot int, x *sum) {
+// window returns the row of a slot's communication in the window that is over.
+func (j *job) window(i, slot int, x *sum) row.Communication {
 	r := &j.r[i]
 	g := &j.lay.groups[j.lay.groupOf(i, slot)]
-	j.comm = row.Communication{
+	c := row.Communication{
 		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.host.name,
 		StepFrom: uint64(j.windowAt), StepTo: uint64(j.windowAt + row.Window - 1), StartNs: r.windowFrom,
 		Group: g.name, Dim: dimNames[g.dim], Op: j.op(slot), Steps: x.steps, Calls: x.calls,
 		TotalNs: x.total, MinNs: x.min, MaxNs: x.max,
 	}
 	if j.column(i, slot) == dimOther {
-		j.comm.Dim = "other"
+		c.Dim = "other"
 	}
 
 	if slot != slotSave {
-		j.comm.Bytes = int64(x.calls) * 2 * elements
+		c.Bytes = int64(x.calls) * 2 * elements
 	}
+
+	return c
 }
 
-// rankRow is the row of an identity. ended is 0 for a process that runs.
+// rankRow is the row of an identity. ended is 0 for a process that runs. members gives ranks that
+// rows share: of 8,192 ranks in one group each row would hold as many.
 func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) *row.Rank {
 	out := &row.Rank{
 		Job: m.Job, Rank: uint32(m.Rank), Incarnation: uint64(m.Incarnation), WorldSize: uint32(m.WorldSize),
@@ -355,7 +356,7 @@ func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) *
 	}
 
 	for _, g := range m.Groups {
-		out.Groups = append(out.Groups, fmt.Sprintf("%s:%s:%d:%d", g.Dim, g.Name, g.Index, g.Size))
+		out.Groups = append(out.Groups, topology.FormatGroup(g))
 		out.GroupRanks = append(out.GroupRanks, members(g.Name))
 	}
 

@@ -14,11 +14,13 @@ import (
 type scenario struct {
 	row     int // in the table of the suite
 	name    string
-	replays bool // on a recorded job it makes sense, too
-	what    string
+	replays bool   // on a recorded job it makes sense, too
+	what    string // a line of `laggard simulate --list`, and of the suite's table
 	make    func(d *draw)
 }
 
+// A recorded job has its own shape and its own work: scenarios that are about either can
+// only be drawn.
 const (
 	onTraces  = true
 	drawnOnly = false
@@ -94,6 +96,7 @@ func Scenario(name string, seed uint64) (Config, error) {
 		return Sized(name, seed, 0)
 	}
 
+	// Playing takes time in proportion to the ranks: large jobs are few.
 	u := source(seed, forScenario).Float64()
 	switch {
 	case u < 0.004:
@@ -145,6 +148,7 @@ func (d *draw) from(s scenario, seed uint64) (err error) {
 			panic(x)
 		}
 	}()
+	// With the row in the source, one seed gives each row of the table another job.
 	d.Rand = rand.New(rand.NewPCG(seed, forScenario+uint64(s.row)<<16))
 	d.c.Seed, d.c.Scenario = seed, s.name
 	s.make(d)
@@ -187,7 +191,8 @@ func (d *draw) thermal() {
 	d.c.Faults[0].Ramp = 60
 }
 
-// two makes two devices of one stage slow, on different hosts where there are.
+// two makes two devices of one stage slow, on different hosts where there are. Of six
+// replicas two are still a minority.
 func (d *draw) two() {
 	d.shape(replicas(6), replicas(2))
 	d.ordinary()
@@ -205,7 +210,8 @@ func (d *draw) two() {
 	}
 }
 
-// link slows one of several data-parallel groups between hosts.
+// link slows one of several data-parallel groups between hosts: a single one has no like
+// group that it could be compared with.
 func (d *draw) link() {
 	d.shape(links(2), links(1))
 	d.ordinary()
@@ -219,7 +225,8 @@ func (d *draw) loader() {
 	d.c.Faults = []Fault{{Kind: DataLoader, Node: d.host((*layout).loaders), Share: 0.15, From: d.onset()}}
 }
 
-// saver makes saving slow on one host of several that save.
+// saver makes saving slow on one host of several that save. Of twelve saves four come
+// before the fault.
 func (d *draw) saver() {
 	d.shape(some((*layout).minority), anyShape)
 	d.ordinary()
@@ -257,6 +264,7 @@ func (d *draw) intermittent() {
 	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
 }
 
+// sequence has sequences so uneven that the job itself is at fault, not a node.
 func (d *draw) sequence() {
 	d.shape(replicas(4), replicas(2))
 	d.ordinary()
@@ -271,14 +279,11 @@ func (d *draw) sequence() {
 	d.c.Expect.Findings = []string{verdict.WorkloadImbalance}
 }
 
+// stages makes the last stage heavy, as the output layer and the loss do, or the first.
 func (d *draw) stages() {
 	d.shape(stages(4), stages(2))
 	d.ordinary()
-	d.c.Model.Stages = make([]float64, d.c.Shape.PP)
-	for p := range d.c.Model.Stages {
-		d.c.Model.Stages[p] = d.between(0.99, 1.01)
-	}
-
+	d.c.Model.Stages = d.perStage(0.99, 1.01)
 	heavy := d.c.Shape.PP - 1
 	if d.chance(0.3) {
 		heavy = 0
@@ -306,6 +311,8 @@ func (d *draw) clock() {
 	d.c.Clock = Clock{Skew: 5, DriftPPM: 50}
 }
 
+// missing leaves out a share of the rank-steps, or of the ranks. "Undecided" is right, too:
+// what is missing may be what tells.
 func (d *draw) missing(steps, ranks float64) {
 	d.comparable()
 	d.half()
@@ -330,7 +337,7 @@ func (d *draw) restart() {
 	s := shapes[d.IntN(len(shapes))]
 	s.RanksPerNode = 8
 	d.fixed(s, elastic)
-	hosts := d.nodes()
+	hosts := d.c.hosts()
 	slow := d.IntN(hosts)
 	gone := (slow + 1 + d.IntN(hosts-1)) % hosts
 	at := 110 + d.IntN(60)
@@ -344,6 +351,7 @@ func (d *draw) restart() {
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{gone}, Shuffle: true}}
 }
 
+// fromStart leaves the culprit no healthy past to be compared with.
 func (d *draw) fromStart() {
 	d.comparable()
 	d.compute([]float64{1.1, 1.2, 1.5, 2}[d.IntN(4)])
@@ -361,6 +369,8 @@ func (d *draw) fewPeers() {
 	d.onRank(d.IntN(d.c.Shape.World()), 1.1, d.onset()+60)
 }
 
+// pureDP hides the fault in noise that is larger than itself: no pipeline tells what a
+// replica's sequences explain, and no token counts do. The mean of many steps does.
 func (d *draw) pureDP() {
 	d.shape(func(l *layout) bool { return flat(l) && l.n >= 8 }, flat)
 	d.ordinary()

@@ -221,8 +221,8 @@ func TestReplayed(t *testing.T) {
 		}
 
 		s := tr.Shape
-		if s.DP != want.shape.DP || s.PP != want.shape.PP || s.MicroBatches != want.shape.MicroBatches || len(tr.Steps) != want.steps {
-			t.Errorf("%s: %+v with %d steps", name, s, len(tr.Steps))
+		if s.DP != want.shape.DP || s.PP != want.shape.PP || s.MicroBatches != want.shape.MicroBatches || len(tr.steps) != want.steps {
+			t.Errorf("%s: %+v with %d steps", name, s, len(tr.steps))
 		}
 
 		if math.Abs(tr.Seconds/want.seconds-1) > 0.25 {

@@ -14,10 +14,10 @@ const (
 	back
 )
 
-// schedule returns the 1F1B order of a pipeline, interleaved where a stage has
-// several chunks, as one list in which everything that a task waits for stands
-// before it: each stage's own order, forward from the part of the model before,
-// backward from the part behind.
+// schedule returns the 1F1B order of a pipeline (PipeDream, SOSP'19), interleaved where a
+// stage has several chunks (Megatron-LM, SC'21, section 2.2), as one list in which
+// everything that a task waits for stands before it: each stage's own order, forward from
+// the part of the model before, backward from the part behind.
 func schedule(stages, micro, chunks int) []task {
 	own := make([][]task, stages)
 	for p := range own {
@@ -50,7 +50,8 @@ func schedule(stages, micro, chunks int) []task {
 	return out
 }
 
-// needs returns the task of another stage whose result t takes, if any.
+// needs returns the task of another stage whose result t takes, if any: the part of the model
+// before it on the way forth, behind it on the way back. Parts go round the stages.
 func (t task) needs(stages, chunks int) (task, bool) {
 	part := t.chunk*stages + t.stage - 1
 	if t.way == back {

@@ -16,6 +16,9 @@
 // byte. What concerns only the record of the job (clocks, losses) is drawn from
 // other sources of chance than the job itself: with and without it the same job ran.
 //
+// The order in which chance is drawn is part of that: a draw more, or in another place,
+// makes other jobs of all seeds.
+//
 // Caveats: transfers don't slow computing down when they overlap; a send doesn't
 // block its sender; hosts' CPUs are not modelled beyond gaps between operations.
 // The package shares no code and no constant with the detector that is measured
@@ -28,8 +31,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Run simulates cfg and hands its rows to b, in the order they are finished. Memory is that of one
-// step.
+// Run simulates cfg and hands its rows to b in the order they are finished. Memory is that
+// of one step.
 func Run(cfg Config, b row.Builder) (Truth, error) {
 	return run(cfg, b, nil)
 }
@@ -41,7 +44,8 @@ func Rows(cfg Config) (row.Rows, Truth, error) {
 	return rows, t, err
 }
 
-// run plays the attempts of the job one after the other.
+// run plays the attempts of the job one after the other. b takes its rows, rec its ranges; nil
+// for who wants none.
 func run(cfg Config, b row.Builder, rec *files) (Truth, error) {
 	j, err := ready(&cfg, b, rec)
 	if err != nil {
@@ -55,7 +59,7 @@ func run(cfg Config, b row.Builder, rec *files) (Truth, error) {
 	return j.truth(), nil
 }
 
-// ready returns a job that can be played.
+// ready returns a job that can be played. It completes cfg.
 func ready(cfg *Config, b row.Builder, rec *files) (*job, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -71,22 +75,25 @@ func ready(cfg *Config, b row.Builder, rec *files) (*job, error) {
 	return j, nil
 }
 
-// Sources of chance: one for what happened, one for the clocks, one for losses.
+// source is one of several sources of chance of a seed: draws for one purpose don't move those
+// for another. The factor is 2^64 divided by the golden ratio, which spreads small numbers.
 func source(seed, purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, purpose*0x9e3779b97f4a7c15+1))
 }
 
+// What chance is drawn for.
 const (
-	forPhysics = iota + 1
-	forClocks
-	forLosses
-	forPlacement
-	forFaults
-	forScenario
+	forPhysics   = iota + 1 // what happens
+	forClocks               // what hosts' clocks show
+	forLosses               // what does not arrive
+	forPlacement            // where a restart puts ranks
+	forFaults               // when bursts come
+	forScenario             // what the configuration is
 )
 
 // calibrate returns the length of the model's unit such that a quiet step of the
-// job takes Model.Seconds: it plays two quiet steps.
+// job takes Model.Seconds: it plays two quiet steps with a unit of 1. All of a quiet step is in
+// proportion to the unit but the first loopNs.
 func calibrate(cfg Config) (float64, error) {
 	quiet := cfg
 	quiet.Steps, quiet.Noise, quiet.Work, quiet.Network = 2, Noise{DriftSteps: 1, HeavyIndex: 1}, Work{Elasticity: cfg.Work.Elasticity}, Network{}

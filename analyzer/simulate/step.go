@@ -29,7 +29,8 @@ const (
 	tinyShare      = 0.0005 // of a step: one number a rank, the latency alone
 )
 
-// playStep plays one step of all ranks.
+// playStep plays one step of all ranks, in the order of a training loop: load, passes, gradients,
+// optimizer, checkpoint. Each part leaves in rank.t when the rank is through with it.
 func (j *job) playStep() {
 	j.prepare()
 	j.load()
@@ -56,7 +57,7 @@ func (j *job) playStep() {
 	}
 
 	j.elapsed += end - j.now
-	if j.keepLengths {
+	if j.lengths != nil {
 		j.lengths = append(j.lengths, sum/float64(len(j.r)))
 	}
 
@@ -80,7 +81,8 @@ func (j *job) own(i int, ns float64) float64 {
 	return ns * j.r[i].speed
 }
 
-// transfer is how long a transfer in group g takes that nominally needs ns.
+// transfer is how long a transfer in group g takes that nominally needs ns, in the median: jitter
+// is lognormal.
 func (j *job) transfer(g int, ns float64) float64 {
 	if sd := j.cfg.Network.JitterSD; sd > 0 {
 		ns *= math.Exp(sd * j.physics.NormFloat64())
@@ -159,12 +161,14 @@ func (j *job) task(t task) {
 	}
 
 	s := j.lay.shape
+	// Tensor-parallel ranks wait for each other several times within a pass: it is as slow as
+	// the slowest of each part, not as the slowest sum.
 	syncs := 1
 	if s.TP > 1 {
 		syncs = j.cfg.Model.TPSyncs
 	}
 
-	parts := float64(2 * s.MicroBatches * s.Chunks)
+	parts := float64(2 * s.passes())
 	j.inBackward = t.way == back
 	for k := range syncs {
 		for _, i := range ranks {
@@ -238,7 +242,8 @@ func (j *job) passOwn(i int, t task, ns float64) float64 {
 	return j.own(i, ns)
 }
 
-// receive waits for what the pass needs from a neighbouring stage.
+// receive waits for what the pass needs from a neighbouring stage. The send is noted on the other
+// side then: it lasts to the same end, and blocks nobody.
 func (j *job) receive(i int, t task) {
 	a, s := &j.lay.at[i], j.lay.shape
 	need, some := t.needs(s.PP, s.Chunks)
@@ -252,9 +257,9 @@ func (j *job) receive(i int, t task) {
 	ready := f.ready[t.way][at]
 	post := r.t
 	begin := max(post, ready)
-	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.MicroBatches*s.Chunks))
+	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.passes()))
 	r.t = end
-	j.sent(from, i, ready, end)
+	j.communicated(from, slotSend, ready, end, 0, t.stage)
 	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
 		post += u * (begin - post)
 	}
@@ -262,7 +267,8 @@ func (j *job) receive(i int, t task) {
 	j.communicated(i, slotRecv, post, end, end-post, need.stage)
 }
 
-// unrecorded reports whether a stage's receives hide part of their wait.
+// unrecorded reports whether a stage's receives hide part of their wait: some trainers post a
+// receive only when its data is there.
 func (j *job) unrecorded(stage int) bool {
 	u := j.cfg.Record.UnrecordedStages
 	if u == nil {

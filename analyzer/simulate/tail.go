@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// gradients reduces the gradients bucket by bucket: a bucket is ready when its
+// gradients reduces the gradients bucket by bucket, as PyTorch's DDP does: a bucket is ready when its
 // part of the last backward is done (all at its end without overlap), its
 // transfer begins when the last member's is, and a rank's buckets go one after
 // the other. What runs past the backward's end is exposed.
@@ -44,6 +44,8 @@ func (m *Model) gradients() float64 {
 	return m.DPShare
 }
 
+// bucket reduces one bucket of group g, whose gradients are there after a part of the last
+// backward.
 func (j *job) bucket(g int, ranks []int, part, ns float64) {
 	begin := 0.0
 	for _, i := range ranks {
@@ -60,6 +62,7 @@ func (j *job) bucket(g int, ranks []int, part, ns float64) {
 	}
 }
 
+// bucketReady is when a rank has a bucket's gradients and its stream is free for them.
 func (r *rank) bucketReady(part float64, overlap bool) float64 {
 	at := r.backTo
 	if overlap {
@@ -100,6 +103,7 @@ func (j *job) checkpoint() {
 			ns *= min(20, math.Pow(1-j.physics.Float64(), -1/c.HeavyIndex))
 		}
 
+		// Between saves a slow saver shows nowhere: its fault begins with the first one.
 		for k := range j.effects {
 			if e := &j.effects[k]; e.Kind == SaveSlow && e.hits(a) && e.size(j.index) > 0 {
 				e.begin(j)
@@ -126,7 +130,7 @@ func (j *job) congest() {
 	for g := range j.meets {
 		gr := &j.lay.groups[g]
 		f := 1.0
-		if gr.wide && (j.congested > 0 || j.anyNIC) {
+		if gr.wide {
 			for _, i := range gr.ranks {
 				h := j.lay.at[i].host
 				if j.congested > 0 && j.jammed[h] {
@@ -151,6 +155,7 @@ func (j *job) episode(n *Network) {
 		return
 	}
 
+	// Episodes have no memory, so their lengths are exponential.
 	j.congested = 1 + int(j.physics.ExpFloat64()*max(0, n.CongestionSteps-1))
 	j.jammed = make([]bool, len(j.hosts))
 	if n.CongestionMobile {
@@ -163,6 +168,8 @@ func (j *job) episode(n *Network) {
 	}
 }
 
+// lognormal draws a factor with mean 1 whose logarithm has the standard deviation sd. Where that
+// is 0 it is 1, and nothing is drawn.
 func lognormal(chance *rand.Rand, sd float64) float64 {
 	if sd <= 0 {
 		return 1

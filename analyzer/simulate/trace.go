@@ -143,16 +143,17 @@ func (l *traceLoader) trace() (*Trace, error) {
 		return nil, err
 	}
 
-	t.Steps, t.Seconds = steps, seconds
+	t.steps, t.Seconds = steps, seconds
 	t.Shape.MicroBatches = len(steps[0][forth][0])
+	healed := false
 	for i, r := range order {
 		if slices.Contains(l.truth.SlowRanks, r) {
 			t.heal(i)
-			seconds = 0
+			healed = true
 		}
 	}
 
-	if seconds > 0 {
+	if !healed { // its steps are as long as recorded
 		return t, nil
 	}
 
@@ -160,7 +161,8 @@ func (l *traceLoader) trace() (*Trace, error) {
 }
 
 // settle measures how long a step is: a healed job is faster than the recorded one,
-// and transfers are shares of its step.
+// and transfers are shares of its step. Each round brings length and transfers nearer to
+// each other.
 func (t *Trace) settle() error {
 	for range 4 {
 		played, err := lengths(Config{Steps: 16, Replay: t}, nil)
@@ -176,8 +178,8 @@ func (t *Trace) settle() error {
 }
 
 // steps returns the steps that every rank recorded in full, and the median length.
-func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
-	by := map[int64]TraceStep{}
+func (l *traceLoader) steps(order []int) ([]traceStep, float64, error) {
+	by := map[int64]traceStep{}
 	var lengths []float64
 	for i, rank := range order {
 		rs := l.ranges[rank]
@@ -204,12 +206,13 @@ func (l *traceLoader) steps(order []int) ([]TraceStep, float64, error) {
 		}
 	}
 
+	// The job's number of micro-batches is the largest: a step with fewer is partial.
 	micro := 0
 	for _, s := range by {
 		micro = max(micro, len(s[forth][0]))
 	}
 
-	var out []TraceStep
+	var out []traceStep
 	for _, n := range slices.Sorted(maps.Keys(by)) {
 		s := by[n]
 		if !l.backward {
@@ -241,7 +244,7 @@ func (t *Trace) heal(i int) {
 		return
 	}
 
-	for way := range t.Steps[0] {
+	for way := range t.steps[0] {
 		if mine := t.pace(way, i); mine > 0 {
 			t.scale(way, i, t.pace(way, others...)/mine)
 		}
@@ -259,12 +262,12 @@ func (t *Trace) stageOf(i int) []int {
 	return out
 }
 
-// pace is the median pass of some ranks, s.
+// pace is the median pass of some ranks, s: passes that met a hiccup don't count.
 func (t *Trace) pace(way int, ranks ...int) float64 {
 	var all []float64
-	for k := range t.Steps {
+	for k := range t.steps {
 		for _, r := range ranks {
-			all = append(all, t.Steps[k][way][r]...)
+			all = append(all, t.steps[k][way][r]...)
 		}
 	}
 
@@ -274,9 +277,9 @@ func (t *Trace) pace(way int, ranks ...int) float64 {
 
 // scale makes the passes of rank i longer by a factor.
 func (t *Trace) scale(way, i int, factor float64) {
-	for k := range t.Steps {
-		for m := range t.Steps[k][way][i] {
-			t.Steps[k][way][i][m] *= factor
+	for k := range t.steps {
+		for m := range t.steps[k][way][i] {
+			t.steps[k][way][i][m] *= factor
 		}
 	}
 }

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -56,9 +55,8 @@ type Event struct {
 	Ranks []int  `json:"ranks"`
 }
 
-// causes are the accepted causes of each kind of fault. Where experts exchange
-// tokens within a forward pass, one range of all that exchange is as long as
-// another, and what happens in it can't be told from what happens before it.
+// causes are the accepted causes of each kind of fault. Of a slow backward that nobody recorded
+// only the excess shows, as a delay.
 var causes = map[string][]string{
 	Compute:    {verdict.Compute},
 	Backward:   {verdict.Compute, verdict.HostDelay},
@@ -84,7 +82,7 @@ func (j *job) truth() Truth {
 		}
 	}
 
-	sort.Ints(t.SlowRanks)
+	slices.Sort(t.SlowRanks)
 	t.SlowRanks = slices.Compact(t.SlowRanks)
 	t.innocent(j)
 	if len(t.ExpectExit) == 0 || len(t.SlowNodes)+len(t.Links) == 0 && slices.Contains(t.ExpectExit, verdict.ExitDegraded) {
@@ -116,6 +114,8 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 	default:
 		t.SlowNodes = union(t.SlowNodes, node)
 		t.SlowRanks = append(t.SlowRanks, e.ranks...)
+		// Where experts exchange tokens within a forward pass, one range of all that exchange is
+		// as long as another: what happens in it can't be told from what happens before it.
 		cause := causes[e.Kind]
 		if j.lay.shape.EP > 1 && (e.Kind == Compute || e.Kind == Backward || e.Kind == Host) {
 			cause = union(slices.Clone(cause), verdict.Compute, verdict.HostDelay)
@@ -130,7 +130,8 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 	}
 }
 
-// accuse adds a culprit, or a further fault of one.
+// accuse adds a culprit, or a further fault of one: it is slow from the first onset to the last
+// end, and undecidable only where all of its faults are.
 func (e *effect) accuse(j *job, k int, t *Truth, c Culprit) {
 	c.OnsetStep, c.first, c.last, c.faults, c.Comes = e.onset, e.first, j.cfg.Steps, []int{k}, e.bursts != nil
 	if e.until >= 0 {
@@ -216,7 +217,8 @@ func (l *layout) ranksOf(group int) []int {
 	return l.groups[group].ranks
 }
 
-// between returns the names of the groups between hosts that have ranks on one.
+// between returns the names of the groups between hosts that have ranks on one. That of all
+// ranks is left out: it would be among them on every host.
 func (l *layout) between(host int) []string {
 	return l.wideNames(func(g *group) bool {
 		return g.dim != dimWorld && slices.ContainsFunc(g.ranks, func(i int) bool { return l.at[i].host == host })

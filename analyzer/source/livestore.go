@@ -66,8 +66,8 @@ func (r *storeReader) Damaged() []string { return nil }
 
 // cursor is what a reader's Cursor says, as JSON: one of these, by what is followed.
 type cursor struct {
-	Since int64                   `json:"since,omitempty"` // ClickHouse: the newest start that was handed over, ns
-	Done  []string                `json:"done,omitempty"`  // Parquet: the files that were handed over, sorted
+	Since int64                    `json:"since,omitempty"` // ClickHouse: the newest start that was handed over, ns
+	Done  []string                 `json:"done,omitempty"`  // Parquet: the files that were handed over, sorted
 	Ranks map[int]segment.Position `json:"ranks,omitempty"` // segments: where each rank's rollup goes on
 }
 

@@ -52,7 +52,7 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row
 	}
 
 	total := len(steps) + len(communications)
-	var buffers sync.Pool // of *row.Rows: a Builder copies what it keeps, so they serve again
+	var buffers sync.Pool // of *row.Rows: a row.Builder copies what it keeps, so they serve again
 	err = inOrder(ctx, total, o.workers(), func(ctx context.Context, i int) (rows *row.Rows, err error) {
 		rows, ok := buffers.Get().(*row.Rows)
 		if !ok {

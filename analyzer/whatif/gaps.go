@@ -75,6 +75,7 @@ func fillGaps(steps []*recorded) {
 			passes = append(passes, float64(s.end-s.start))
 		}
 	})
+	// Where the backward pass was recorded all computing was: a long gap is idle.
 	floor := int64(gapFloor * median(passes))
 	parallel(steps, func(_ int, of *recorded) {
 		for rank, timings := range of.ranges {

@@ -96,7 +96,8 @@ func (j *Job) graphs(ranks []int) []*step {
 	return slices.DeleteFunc(steps, func(s *step) bool { return s == nil })
 }
 
-// complete returns the steps in order, with the ranges that were not recorded.
+// complete returns the steps in order, with the ranges that were not recorded. All steps must be
+// cut before gaps are judged: what is a long one is known from the whole job.
 func (j *Job) complete() []*recorded {
 	var steps []*recorded
 	for _, n := range slices.Sorted(maps.Keys(j.steps)) {
@@ -112,7 +113,7 @@ func (j *Job) complete() []*recorded {
 	return steps
 }
 
-// parallel does f for each item on all processors.
+// parallel does f for each item on all processors. f writes nothing that another call reads.
 func parallel[T any](items []T, f func(i int, item T)) {
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -176,7 +177,9 @@ type begun struct {
 	op
 }
 
-// add makes a rank's program of its ranges.
+// add makes a rank's program of its ranges. A meeting is two operations of it, to come and to wait.
+// Who is blocked for less than the whole range comes at its start and waits only at its end: in
+// between it computes.
 func (b *builder) add(i int32, rank int, timings []timing) {
 	byStart(timings)
 	list := make([]begun, 0, 2*len(timings))
@@ -257,7 +260,8 @@ func (b *builder) meet(rank int, s *timing, seen map[comm]int32) int32 {
 }
 
 // order merges the programs into one, in which each operation stands after all that it
-// needs; nil when there is no such order.
+// needs; nil when there is no such order. A rank is played until it must wait for others, and
+// goes on when the last of them has come (Kahn's topological sort, by rank).
 func (b *builder) order() []op {
 	total := 0
 	var ready []int32

@@ -100,13 +100,14 @@ func (j *Job) step(n int64) *recorded {
 	return s
 }
 
-// position is a rank's place in one of its groups.
+// position is a rank in one of its groups, by number: where a place in that group is looked up.
 type position struct {
 	rank  int
 	group int32
 }
 
-// Spread chooses at most limit of the steps, evenly; 0 = all.
+// Spread chooses at most limit of the steps, evenly; 0 = all. A job keeps all ranges of
+// its steps in memory.
 func Spread(steps []int64, limit int) []int64 {
 	if limit <= 0 || len(steps) <= limit {
 		return steps

@@ -99,6 +99,7 @@ func (r *replay) ideals() {
 	}
 }
 
+// median sorts x and interpolates, 0 for none: a class without operations takes no time.
 func median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
@@ -142,6 +143,7 @@ func (r *replay) alike(but func(o *op) bool) float64 {
 // slowShare is the part of the workers that MW repairs.
 const slowShare = 0.03
 
+// result plays whatever a Result says, each figure one or a few plays of all steps.
 func (r *replay) result(repairs []Repair) *Result {
 	workers := r.worst()
 	r.plays = r.count(repairs, workers)
@@ -167,7 +169,7 @@ func (r *replay) result(repairs []Repair) *Result {
 	return res
 }
 
-// count returns how many plays a result takes.
+// count returns how many plays a result takes, for who shows progress.
 func (r *replay) count(repairs []Repair, workers []int) int {
 	stages, replicas := map[int]bool{}, map[int]bool{}
 	for i := range r.ranks {

@@ -34,10 +34,6 @@ type Result struct {
 	MS float64 `json:"m_s"`
 }
 
-// errNoGraph is returned by Replay when no step could be replayed: no
-// communication with groups was recorded, or too many of its records are missing.
-var errNoGraph = errors.New("replay: no step has matching communication records of its ranks; turn Communication on for a few steps")
-
 // Repair is ranks that work like their peers, for once.
 type Repair struct {
 	Name     string
@@ -97,12 +93,14 @@ func (j *Job) Ranges() int {
 }
 
 // Replay plays all steps: as they were, alike, and with each repair. Times are summed
-// over the steps before they are divided. progress may be nil. The ranges are used up.
+// over the steps before they are divided. progress may be nil. The ranges are used up. It is an
+// error when no step can be replayed: no communication with groups was recorded, or too many of
+// its records are missing.
 func (j *Job) Replay(repairs []Repair, progress func(done, total int)) (*Result, error) {
 	ranks := j.ranks()
 	steps := j.graphs(ranks)
 	if len(steps) == 0 {
-		return nil, errNoGraph
+		return nil, errors.New("replay: no step has matching communication records of its ranks; turn Communication on for a few steps")
 	}
 
 	r := newReplay(j, ranks, steps)

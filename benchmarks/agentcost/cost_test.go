@@ -106,14 +106,21 @@ func emit(length time.Duration) error {
 	return nil
 }
 
-// BenchmarkAgent prints the share of a core and the most of its own memory that the
-// agent takes, shipping to either store, with the default records and with all.
-func BenchmarkAgent(b *testing.B) {
-	binary := filepath.Join(b.TempDir(), "laggard")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
+// laggard builds the program and returns its path.
+func laggard(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "laggard")
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
 		b.Fatalf("build laggard: %v\n%s", err, out)
 	}
 
+	return path
+}
+
+// BenchmarkAgent prints the share of a core and the most of its own memory that the
+// agent takes, shipping to either store, with the default records and with all.
+func BenchmarkAgent(b *testing.B) {
+	binary := laggard(b)
 	for _, records := range []string{"light", "all"} {
 		b.Run("parquet/records="+records, func(b *testing.B) {
 			measure(b, binary, "parquet:"+filepath.Join(b.TempDir(), "store"), records)
@@ -177,7 +184,7 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 	pid := agent.Process.Pid
 	<-time.After(warmUp)
 	u := usage{}
-	cpu, began := cpuTime(b, pid), time.Now()
+	cpu, began := chtest.ProcessorTime(b, pid), time.Now()
 	sample := time.NewTicker(100 * time.Millisecond)
 	defer sample.Stop()
 	for time.Since(began) < length {
@@ -185,7 +192,7 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 		u.anon = max(u.anon, anonymous(b, pid))
 	}
 
-	u.cpu, u.wall = cpuTime(b, pid)-cpu, time.Since(began)
+	u.cpu, u.wall = chtest.ProcessorTime(b, pid)-cpu, time.Since(began)
 	for rank, c := range emitters {
 		if err := c.Wait(); err != nil {
 			b.Fatalf("emitter: %v", err)
@@ -210,46 +217,13 @@ func run(b *testing.B, binary, store, records string, length time.Duration) usag
 	return u
 }
 
-// cpuTime returns the user and system time of a process.
-func cpuTime(b *testing.B, pid int) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	const utime, stime = 11, 12 // after the name in parentheses, proc(5)
-	var ticks int64
-	for _, f := range []string{fields[utime], fields[stime]} {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-
-		ticks += n
-	}
-
-	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux
-}
-
-// anonymous returns RssAnon of a process in KiB.
+// anonymous returns what a process has in memory that is no file's, in KiB.
 func anonymous(b *testing.B, pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	b.Helper()
+	kib, err := chtest.Memory(pid, "RssAnon")
 	if err != nil {
 		b.Fatal(err)
 	}
 
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-
-			return n
-		}
-	}
-
-	b.Fatal("no RssAnon in /proc/PID/status")
-	return 0
+	return kib
 }

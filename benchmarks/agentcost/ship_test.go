@@ -197,7 +197,7 @@ func measureShipper(b *testing.B, store, records string) {
 		}
 
 		if from.IsZero() && time.Since(began) > warmUp {
-			cpu, from = cpuTime(b, c.Process.Pid), time.Now()
+			cpu, from = chtest.ProcessorTime(b, c.Process.Pid), time.Now()
 		}
 
 		if beats%10 == 0 {
@@ -205,7 +205,7 @@ func measureShipper(b *testing.B, store, records string) {
 		}
 	}
 
-	u.cpu, u.wall = cpuTime(b, c.Process.Pid)-cpu, time.Since(from)
+	u.cpu, u.wall = chtest.ProcessorTime(b, c.Process.Pid)-cpu, time.Since(from)
 	if err := end.Close(); err != nil {
 		b.Fatal(err)
 	}
@@ -226,11 +226,7 @@ func measureShipper(b *testing.B, store, records string) {
 // ClickHouse, through recorder, ring, agent and segments, at 40,000 records a second.
 // The store is asked every 10 ms.
 func BenchmarkFreshness(b *testing.B) {
-	binary := filepath.Join(b.TempDir(), "laggard")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
-		b.Fatalf("build laggard: %v\n%s", err, out)
-	}
-
+	binary := laggard(b)
 	s := chtest.Start(b)
 	for b.Loop() {
 		db := s.Database()

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -180,17 +179,12 @@ func (c *chaos) watch() {
 	default:
 	}
 
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.agent.command.Process.Pid))
+	kib, err := chtest.Memory(c.agent.command.Process.Pid, "VmRSS")
 	if err != nil {
 		c.t.Fatal(err)
 	}
 
-	for line := range strings.Lines(string(status)) {
-		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
-			c.most = max(c.most, kib)
-		}
-	}
+	c.most = max(c.most, kib)
 }
 
 // close holds the account: store = files and ledgers, and every record that the

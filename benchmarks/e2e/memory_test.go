@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/laggard-dev/laggard/schemas/topology"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 )
 
@@ -22,12 +23,8 @@ func (r *running) most() (bytes int64) {
 	r.t.Helper()
 	deadline := time.After(patience)
 	for {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.command.Process.Pid))
-		for line := range strings.Lines(string(status)) {
-			var kib int64
-			if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-				bytes = max(bytes, kib<<10)
-			}
+		if kib, err := chtest.Memory(r.command.Process.Pid, "VmHWM"); err == nil { // else it has ended
+			bytes = max(bytes, kib<<10)
 		}
 
 		select {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,28 +12,12 @@ import (
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
-// answer is what the agent says at a path.
-func (r *running) answer(path string) (status int, text string) {
-	r.t.Helper()
-	reply, err := http.Get("http://" + r.says(`serving metrics" address=(\S+)`) + path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer reply.Body.Close()
-	b, err := io.ReadAll(reply.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-
-	return reply.StatusCode, string(b)
-}
-
 // untilReady asks /readyz until its answer is of that status and says each of the words.
 func (r *running) untilReady(status int, words ...string) {
 	r.t.Helper()
 	deadline := time.After(patience)
 	for {
-		got, text := r.answer("/readyz")
+		got, text := r.get("/readyz")
 		ok := got == status
 		for _, w := range words {
 			ok = ok && strings.Contains(text, w)
@@ -70,7 +53,7 @@ func TestReadyTellsTheStore(t *testing.T) {
 		agent := s.agent()
 		agent.untilReady(http.StatusServiceUnavailable, "rings: ok\n", "disk: ok\n", "store: refused since ", "password_file")
 		for path, want := range map[string]int{"/healthz": 200, "/readyz/rings": 200, "/readyz/disk": 200, "/readyz/store": 503} {
-			if status, text := agent.answer(path); status != want {
+			if status, text := agent.get(path); status != want {
 				t.Errorf("%s: %d %s, want %d", path, status, text, want)
 			}
 		}
@@ -152,7 +135,7 @@ func TestReadyTellsTheDisk(t *testing.T) {
 		s.dir = dir
 		agent := s.agent()
 		agent.untilReady(http.StatusServiceUnavailable, "rings: ok\n", "disk: write into "+dir, "no space left on device", "make room", "store: ok\n")
-		if status, _ := agent.answer("/healthz"); status != http.StatusOK {
+		if status, _ := agent.get("/healthz"); status != http.StatusOK {
 			t.Errorf("/healthz: %d", status)
 		}
 

@@ -95,27 +95,6 @@ func (s *site) ringed(rank, world, rings, n int) (r *running, end func() error) 
 	return r, in.Close
 }
 
-// get asks an endpoint and returns its status and its words.
-func (r *running) get(path string) (int, string) {
-	r.t.Helper()
-	address := r.says(`serving metrics" address=(\S+)`)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-
-	request.Close = true
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatalf("%s: %v\n%s", path, err, r.words)
-	}
-	defer reply.Body.Close()
-	text, _ := io.ReadAll(reply.Body)
-	return reply.StatusCode, string(text)
-}
-
 // exits waits until the process has ended, and returns its exit code.
 func (r *running) exits() int {
 	r.t.Helper()

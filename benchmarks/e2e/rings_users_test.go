@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // shared is a site as in a pod: agent and trainers are several users of one group, and
@@ -251,21 +252,6 @@ func flood(t *testing.T, s *shared, n int) {
 	}
 }
 
-// processor returns the processor time that a process has used.
-func (r *running) processor() time.Duration {
-	r.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.command.Process.Pid))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	var user, system int
-	fmt.Sscan(f[11], &user)
-	fmt.Sscan(f[12], &system)
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
 // TestTenThousandFolders: a trusted user's ten thousand folders that can't be read cost
 // little and are said in a line a minute, make the agent unready, and do not keep
 // another user's records from the store.
@@ -285,9 +271,9 @@ func TestTenThousandFolders(t *testing.T) {
 
 	const window = 5 * time.Second
 	for began := time.Now(); ; { // tries get rarer: from 45 % of a processor to nothing
-		before := agent.processor()
+		before := chtest.ProcessorTime(t, agent.command.Process.Pid)
 		<-time.After(window) // what a process uses in a time is asked after that time
-		used := agent.processor() - before
+		used := chtest.ProcessorTime(t, agent.command.Process.Pid) - before
 		if used < window/20 {
 			t.Logf("the agent used %v of %v", used, window)
 			break

@@ -180,18 +180,39 @@ func (r *running) says(pattern string) string {
 	}
 }
 
-// metrics asks the agent for its metrics, by name and labels.
-func (r *running) metrics() map[string]float64 {
+// get asks the agent for a path and returns the status and the words of its answer. No connection
+// stays open: some agents have few descriptors.
+func (r *running) get(path string) (status int, text string) {
 	r.t.Helper()
 	address := r.says(`serving metrics" address=(\S+)`)
-	reply, err := http.Get("http://" + address + "/metrics")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
+	request.Close = true
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s", path, err, r.words)
+	}
 	defer reply.Body.Close()
+	b, err := io.ReadAll(reply.Body)
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s", path, err, r.words)
+	}
+
+	return reply.StatusCode, string(b)
+}
+
+// metrics asks the agent for its metrics, by name and labels.
+func (r *running) metrics() map[string]float64 {
+	r.t.Helper()
+	_, text := r.get("/metrics")
 	values := map[string]float64{}
-	for lines := bufio.NewScanner(reply.Body); lines.Scan(); {
-		name, value, ok := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if v, err := strconv.ParseFloat(value, 64); ok && err == nil && !strings.HasPrefix(name, "#") {
 			values[name] = v
 		}

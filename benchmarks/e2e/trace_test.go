@@ -31,10 +31,16 @@ func laggard(t *testing.T, args ...string) laggardResult {
 	defer cancel()
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = append(os.Environ(), "NO_COLOR=1")
+	return resultOf(t, c)
+}
+
+// resultOf runs a command to its end, whatever its exit code.
+func resultOf(t *testing.T, c *exec.Cmd) laggardResult {
+	t.Helper()
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil && c.ProcessState == nil {
-		t.Fatalf("laggard %v: %v", args, err)
+		t.Fatalf("%v: %v", c.Args, err)
 	}
 
 	return laggardResult{out.String(), errs.String(), c.ProcessState.ExitCode()}

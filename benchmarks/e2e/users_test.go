@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -60,12 +59,5 @@ func (u *users) run(uid int, args ...string) laggardResult {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c := u.as(ctx, uid, args...)
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	if err := c.Run(); err != nil && c.ProcessState == nil {
-		u.t.Fatalf("laggard %v as %d: %v", args, uid, err)
-	}
-
-	return laggardResult{out.String(), errs.String(), c.ProcessState.ExitCode()}
+	return resultOf(u.t, u.as(ctx, uid, args...))
 }

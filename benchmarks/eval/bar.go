@@ -30,6 +30,7 @@ const everything = "all"
 // demand is what the bar asks of the cases of a scenario.
 type demand func(t tally) check
 
+// atLeast and atMost ask that a figure of all cases reaches a target.
 func atLeast(what string, of func(tally) float64, want float64) demand {
 	return func(t tally) check {
 		got := of(t)
@@ -56,6 +57,7 @@ func soon(what string, want int) demand {
 	}
 }
 
+// none asks that something happens in no case.
 func none(what string, of func(*outcome) int) demand {
 	return func(t tally) check {
 		got := t.sum(of)
@@ -72,7 +74,8 @@ func shown(what, format string, got any) check {
 // oracle is asked whether it can be.
 var limits = map[int]int{2: 16, 3: 10, 4: 8, 6: 25, 20: 40, 22: 96}
 
-// checks are the demands of the bar on the cases of one scenario, of which there are some.
+// checks are the demands of the bar on the cases of one scenario, of which there are some, and
+// beside them what nobody could do better in as many steps.
 func (t tally) checks() (out []check) {
 	row := t[0].row()
 	for _, d := range bar[row] {

@@ -279,7 +279,7 @@ func TestOracle(t *testing.T) {
 func TestResults_HoursAddUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
 	save := func(n int, seed uint64, hours []hours, parity *parity) string {
-		f := &suite{results: path, hours: 100}
+		f := &suite{results: path, nodeHours: 100}
 		f.n, f.seed = n, seed
 		r := &report{suite: f, hours: hours, parity: parity, began: time.Unix(1_753_000_000, 0)}
 		if n > 0 {

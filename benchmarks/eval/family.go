@@ -79,7 +79,8 @@ func (o *outcome) inexact() []string {
 	return out
 }
 
-// stateOf is the state in which a verdict names a culprit, "" where it doesn't.
+// stateOf is the state in which a verdict names a culprit, "" where it doesn't. A culprit is a node
+// or a link, so one of its names is empty.
 func stateOf(v *verdict.Verdict, c *simulate.Culprit) string {
 	for _, n := range v.Nodes {
 		if n.Node == c.Node && c.Node != "" {

@@ -71,14 +71,16 @@ type hours struct {
 	Failures []string       `json:"failures,omitempty"`
 }
 
-// bound is the Poisson upper bound of the alarms per 1,000 node-hours.
+// bound is the Poisson upper bound of the alarms per 1,000 node-hours: half the quantile of the
+// chi-squared distribution with two degrees of freedom more than twice the alarms (Garwood, 1936).
 func (h *hours) bound() float64 {
 	k := float64(h.Nodes + h.Links)
 	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.Hours * 1000
 }
 
 // runHealthy plays want node-hours, each kind of noise its share, straight into
-// frames, in jobs of that many steps.
+// frames, in jobs of that many steps. Jobs are played whole, some at a time, so the
+// hours come out above what was asked for.
 func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total int)) ([]hours, error) {
 	out := make([]hours, len(noises))
 	done := 0.0
@@ -117,6 +119,7 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 	return out, nil
 }
 
+// add counts one job. All its nodes are innocent, so MustNotFlag lists them.
 func (h *hours) add(o *outcome, w noiseKind) {
 	h.Hours += float64(len(o.truth.MustNotFlag)*o.steps) * healthyStep / 3600
 	h.Nodes += len(o.victims)
@@ -132,7 +135,7 @@ func (h *hours) add(o *outcome, w noiseKind) {
 
 // healthyConfig draws a healthy job of one kind of noise.
 func healthyConfig(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (simulate.Config, error) {
-	chance := rand.New(rand.NewPCG(seed, 77))
+	chance := rand.New(rand.NewPCG(seed, 77)) // a source of its own: the simulator's draws stay as they are
 	if w.trace {
 		c, err := simulate.Replayed("healthy", seed, traces[chance.IntN(len(traces))])
 		c.Noise, c.Steps, c.Shape.RanksPerNode = w.noise(chance), steps, healthyRanks

@@ -92,7 +92,7 @@ type outcome struct {
 
 	provable, asked bool              // by the oracle; whether it was asked
 	rules           []map[string]bool // the nodes that each of the other tools' rules names
-	twin            *outcome          // the same job without what the scenario is about; nil for most
+	twin            *outcome          // the same job with right clocks and all rows, of rows 17 and 18; else nil
 	tellsWaits      bool              // what is recorded tells the cost, not bounds of it alone
 }
 
@@ -181,10 +181,11 @@ func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, e
 	return f, detect.Analyze(f, detect.Default()), nil
 }
 
-// named are the states in which a node counts as accused.
+// named are the states in which a node counts as accused. A suspect is not: it asks for more steps.
 var named = []string{verdict.Degraded, verdict.Intermittent, verdict.Recovered}
 
-// score compares the verdict with the truth.
+// score compares the verdict with the truth. A node that is named twice counts once. A fault that
+// is seen in its first step is detected after one step.
 func (o *outcome) score() {
 	v, t := o.verdict, &o.truth
 	found := map[string]bool{}

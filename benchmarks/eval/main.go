@@ -57,8 +57,8 @@ func parse(args []string, words io.Writer) (*suite, error) {
 	set.IntVar(&f.world, "world", 0, "number of ranks; 0 = mostly 8 to 64, some 512 and 8,192")
 	set.StringVar(&f.traceName, "trace", "", "with -v: replay this recorded job (AR-1, ST)")
 	set.StringVar(&f.data, "data", "", "directory of the recorded jobs' archives; \"\" = where CONTRIBUTING.md says")
-	set.Float64Var(&f.hours, "hours", 30000, "healthy node-hours; 0 = none")
-	set.IntVar(&f.parity, "parity", 200, "cases that go through files and a store as well; 0 = none")
+	set.Float64Var(&f.nodeHours, "hours", 30000, "healthy node-hours; 0 = none")
+	set.IntVar(&f.through, "parity", 200, "cases that go through files and a store as well; 0 = none")
 	set.StringVar(&f.results, "results", "", "write the results to this file; \"\" = benchmarks/eval/RESULTS.md for a full run, none otherwise")
 	set.StringVar(&f.healthy, "healthy", "", "with -v: one job of these healthy hours")
 	set.BoolVar(&f.verbose, "v", false, "one case: print truth and verdict")
@@ -70,6 +70,8 @@ func parse(args []string, words io.Writer) (*suite, error) {
 		return nil, err
 	}
 
+	// Two rounds of all variants show a family: a run of 1,000 cases a scenario is not one of
+	// 1,000 jobs a family. Who asks for families alone gets the number that was given.
 	f.jobs = min(f.n, 2*familyJobs)
 	if f.only != "" {
 		f.jobs = familyJobs
@@ -82,7 +84,7 @@ func parse(args []string, words io.Writer) (*suite, error) {
 
 	f.keepSeed = f.seed != 0
 	if !f.keepSeed {
-		f.seed = uint64(time.Now().UnixNano()) & (1<<40 - 1)
+		f.seed = uint64(time.Now().UnixNano()) & (1<<40 - 1) // short enough to be typed
 	}
 
 	var err error
@@ -116,7 +118,7 @@ func (s *suite) choose() (err error) {
 	return err
 }
 
-// chosen resolves names and row numbers.
+// chosen resolves names and row numbers. A row may hold several scenarios.
 func chosen(list string, all []string) ([]string, error) {
 	var out []string
 	for _, w := range strings.Split(list, ",") {
@@ -136,7 +138,8 @@ func chosen(list string, all []string) ([]string, error) {
 	return out, nil
 }
 
-// traces loads the recorded jobs. Where they are not there nothing is replayed.
+// traces loads the recorded jobs, with the backward pass recorded. Where they are not there
+// nothing is replayed.
 func traces(dir string) ([]*simulate.Trace, error) {
 	if dir == "" {
 		dir = dataDir()
@@ -174,6 +177,8 @@ func dataDir() string {
 	return dir
 }
 
+// moduleRoot is the nearest folder above the working directory that has a go.mod: results and
+// thresholds are looked for from there, as a binary doesn't know its sources.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -194,6 +199,8 @@ func moduleRoot() (string, error) {
 	}
 }
 
+// command runs what the arguments ask for: one case, families, or the suite. Results go to out,
+// progress to words.
 func command(ctx context.Context, args []string, out, words io.Writer) error {
 	f, err := parse(args, words)
 	if err != nil {
@@ -231,15 +238,15 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 		}
 	}
 
-	if f.hours > 0 {
-		r.hours, err = runHealthy(ctx, f.hours, healthySteps, f.seed, f.parallel, f.traces, counter(words, "healthy node-hours"))
+	if f.nodeHours > 0 {
+		r.hours, err = runHealthy(ctx, f.nodeHours, healthySteps, f.seed, f.parallel, f.traces, counter(words, "healthy node-hours"))
 		if err != nil {
 			return err
 		}
 	}
 
-	if f.parity > 0 {
-		if r.parity, err = runParity(ctx, f.parity, f.seed, f.parallel, nil, counter(words, "cases through files and store")); err != nil {
+	if f.through > 0 {
+		if r.parity, err = runParity(ctx, f.through, f.seed, f.parallel, nil, counter(words, "cases through files and store")); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,8 @@ func oracle(f *frame.Frame, rank, onset, limit int) (found, known bool) {
 }
 
 // usual is the mean and spread of v; what is beyond three sigmas, pauses of a
-// garbage collector, counts as three.
+// garbage collector, counts as three. The sigma is 1.4826 times the median deviation from the
+// median, as in a Gaussian: a few pauses don't widen it.
 func usual(v []float64) (mean, sd float64) {
 	s := slices.Sorted(slices.Values(v))
 	mid := stat.Quantile(0.5, stat.LinInterp, s, nil)
@@ -149,7 +150,8 @@ func against(f *frame.Frame, m frame.Metric, rows []int32, row int) []float64 {
 	return out
 }
 
-// without subtracts from x what w explains of its first steps.
+// without subtracts from x what w explains of its first steps. The faults that it is asked about
+// begin later, so that no part of one is explained away.
 func without(x, w []float64) []float64 {
 	var a, b []float64
 	for i := range x[:min(len(x), 60)] {

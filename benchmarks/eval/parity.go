@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
@@ -39,7 +38,7 @@ func (p *parity) String() string {
 	return s + "\n"
 }
 
-// parityRecords bounds the ranges of a case that goes through files.
+// parityRecords bounds the ranges of a case that goes through files: some 70 MB of lines.
 const parityRecords = 250_000
 
 // filler stores a job's files for case k and names the store.
@@ -84,7 +83,8 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, further fi
 }
 
 // fitting draws the case's job, at one of the next seeds where it is too large, and
-// cuts short what is too large all the same.
+// cuts short what is too large all the same. A step of a rank has its passes, the collectives
+// in them, the gradients' buckets, and a few ranges more.
 func (t task) fitting() (simulate.Config, error) {
 	for tries := 0; ; tries++ {
 		cfg, err := t.config()
@@ -223,7 +223,7 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 	return v, b.steps, err
 }
 
-// plainText is a verdict without the names of where it came from.
+// plainText is a verdict without the names of where it came from: those differ by design.
 func plainText(v *verdict.Verdict) (string, error) {
 	x := *v
 	x.Source, x.Roles = "", ""
@@ -231,11 +231,12 @@ func plainText(v *verdict.Verdict) (string, error) {
 	return string(b), err
 }
 
+// firstDifference quotes the first line that differs: with it a person knows which field to look at.
 func firstDifference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range w {
 		if i >= len(g) || w[i] != g[i] {
-			return fmt.Sprintf("%s instead of %s", strings.Join(slices.Clone(g[min(i, len(g)):min(i+1, len(g))]), ""), w[i])
+			return fmt.Sprintf("%s instead of %s", strings.Join(g[min(i, len(g)):min(i+1, len(g))], ""), w[i])
 		}
 	}
 

@@ -12,7 +12,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
-// titles of the sections that a run may renew without the others.
+// Titles of the sections that a run may renew without the others.
 const (
 	hoursTitle  = "## Healthy node-hours (10 s steps, 8 ranks a node)"
 	parityTitle = "## Through files and store"
@@ -28,16 +28,14 @@ type report struct {
 	hours    []hours // of this run
 	parity   *parity
 
-	before *familyAccount
-	pieces []piece // of this run, and of others that the results keep
-	paired string  // what parity found, now or before
+	before *familyAccount // the families of the detector before, nil where they are not here
 }
 
-// print writes everything for a person.
-func (r *report) print(w io.Writer) {
+// print writes everything for a person: this run, and what now keeps of those before.
+func (r *report) print(w io.Writer, now *account) {
 	fmt.Fprintf(w, "# Detection suite\n\n")
 	fmt.Fprintf(w, "Made by `go run ./benchmarks/eval -n %d -seed %d -hours %g -parity %d` on %s, %s, in %v.\n\n",
-		r.n, r.seed, r.suite.hours, r.suite.parity, machine(), r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second))
+		r.n, r.seed, r.nodeHours, r.through, machine(), r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second))
 	if len(r.traces) == 0 {
 		fmt.Fprintf(w, "The recorded jobs were not there: nothing was replayed.\n\n")
 	}
@@ -57,13 +55,13 @@ func (r *report) print(w io.Writer) {
 		printFamilies(w, r.families, r.before)
 	}
 
-	if len(r.pieces) > 0 {
+	if len(now.Hours) > 0 {
 		fmt.Fprintf(w, "\n%s\n\n", hoursTitle)
-		printHours(w, r.pieces)
+		printHours(w, now.Hours)
 	}
 
-	if r.paired != "" {
-		fmt.Fprintf(w, "\n%s\n\n%s\n", parityTitle, r.paired)
+	if now.Parity != "" {
+		fmt.Fprintf(w, "\n%s\n\n%s\n", parityTitle, now.Parity)
 	}
 
 	fmt.Fprintf(w, "\n## Thresholds\n\n```\n%s```\n", thresholds())

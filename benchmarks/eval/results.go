@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// account is what results files keep of the run before the thresholds changed.
+// account is what results files keep of a run, and of the one before the thresholds changed. It is
+// RESULTS.json; the page beside it is made for people, and is not read again but for its sections.
 type account struct {
 	Thresholds string   `json:"thresholds"`
 	Command    string   `json:"command"`
@@ -60,13 +61,14 @@ func (a *account) compareTo(w io.Writer, old *account) {
 	fmt.Fprintln(w, "```")
 }
 
-// path is where the results go, "" for nowhere.
+// path is where the results go, "" for nowhere: a look at a few cases must not replace those of
+// a full run.
 func (r *report) path() (string, error) {
 	if r.results != "" {
 		return r.results, nil
 	}
 
-	if r.scenario != "" || r.n < 100 || r.suite.hours < 30000 {
+	if r.scenario != "" || r.n < 100 || r.nodeHours < 30000 {
 		return "", nil
 	}
 
@@ -78,7 +80,8 @@ func (r *report) path() (string, error) {
 	return filepath.Join(root, "benchmarks", "eval", "RESULTS.md"), nil
 }
 
-// account is what this run, and what is kept of those before, come to.
+// account is what this run, and what is kept of those before, come to. Hours and parity of the same
+// detector are kept, whatever ran this time; a seed that ran before is replaced, not counted twice.
 func (r *report) account(old *account) *account {
 	now := &account{
 		Thresholds: thresholds(), Date: r.began.UTC().Format("2006-01-02"), Rows: allChecks(r.tallies), Detector: sources(),
@@ -97,7 +100,7 @@ func (r *report) account(old *account) *account {
 
 	if r.hours != nil {
 		now.Hours = append(now.Hours, piece{Date: now.Date, Seed: r.seed, Rows: r.hours,
-			Command: fmt.Sprintf("go run ./benchmarks/eval -n 0 -hours %g -parity 0 -seed %d", r.suite.hours, r.seed)})
+			Command: fmt.Sprintf("go run ./benchmarks/eval -n 0 -hours %g -parity 0 -seed %d", r.nodeHours, r.seed)})
 	}
 
 	if old != nil {
@@ -108,7 +111,6 @@ func (r *report) account(old *account) *account {
 		}
 	}
 
-	r.pieces, r.paired = now.Hours, now.Parity
 	return now
 }
 
@@ -125,8 +127,7 @@ func (r *report) finish(out io.Writer) error {
 	}
 
 	if path == "" {
-		r.account(nil)
-		r.print(out)
+		r.print(out, r.account(nil))
 		return nil
 	}
 
@@ -137,7 +138,7 @@ func (r *report) finish(out io.Writer) error {
 	}
 
 	now := r.account(old)
-	r.print(out)
+	r.print(out, now)
 	text, err := r.text(path, now, old)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (r *report) finish(out io.Writer) error {
 func (r *report) text(path string, now, old *account) ([]byte, error) {
 	var b bytes.Buffer
 	if r.tallies != nil || old == nil {
-		r.print(&b)
+		r.print(&b, now)
 		if now.Before != nil {
 			now.compareTo(&b, now.Before)
 		}
@@ -172,13 +173,13 @@ func (r *report) text(path string, now, old *account) ([]byte, error) {
 		return nil, fmt.Errorf("read earlier results: %w", err)
 	}
 
-	if len(r.pieces) > 0 {
-		printHours(&b, r.pieces)
+	if len(now.Hours) > 0 {
+		printHours(&b, now.Hours)
 		page = renew(page, hoursTitle, b.String())
 	}
 
-	if r.paired != "" {
-		page = renew(page, parityTitle, r.paired)
+	if now.Parity != "" {
+		page = renew(page, parityTitle, now.Parity)
 	}
 
 	return page, nil

@@ -23,6 +23,7 @@ var rules = []struct {
 	{"FD-OL", "step time 30 % above its own first 20 steps 3 times in a row, then the TP group's split or the own FP history; 5 rounds in a row", faultDiag},
 }
 
+// window is how many steps the rules with windows look at.
 const window = 32
 
 // windows calls accuse for every window; it returns the nodes of ranks accused
@@ -51,6 +52,7 @@ func pick(v []float64, from, to int) []float64 {
 	return v[from:to]
 }
 
+// threeSigma looks at whole steps, which in a synchronous job are about as long on all ranks.
 func threeSigma(s *sheet) map[string]bool {
 	return s.windows(func(from, to int) []int {
 		var means []float64
@@ -73,6 +75,9 @@ func threeSigma(s *sheet) map[string]bool {
 	})
 }
 
+// nvrx is NVIDIA Resiliency Extension's straggler report of one section, the forward pass, with
+// the thresholds that identify_stragglers comes with: relative to the fastest rank, and to the
+// rank's own best.
 func nvrx(s *sheet) map[string]bool {
 	best := make([]float64, len(s.ranks))
 	return s.windows(func(from, to int) []int {
@@ -105,6 +110,7 @@ func nvrx(s *sheet) map[string]bool {
 	})
 }
 
+// overMedian is the rule that a person would write first.
 func overMedian(s *sheet) map[string]bool {
 	return s.windows(func(from, to int) []int {
 		var all []float64
@@ -130,16 +136,16 @@ func overMedian(s *sheet) map[string]bool {
 
 // FaultDiag-online's documented defaults.
 const (
-	fdNormal  = 20
-	fdConsec  = 3
-	fdDegrade = 0.3
-	fdCluster = 1.3
-	fdConfirm = 5
-	fdEvery   = 30 // s
+	fdNormal  = 20  // first steps, taken for normal
+	fdConsec  = 3   // abnormal ones in a row
+	fdDegrade = 0.3 // above the mean of the normal ones: abnormal
+	fdCluster = 1.3 // between the means of the two parts of a TP group
+	fdConfirm = 5   // rounds in a row that name a node
+	fdEvery   = 30  // s, between two rounds
 )
 
 // history is its time dimension on one rank's values: which are abnormal. The
-// normal ones keep moving the mean.
+// normal ones keep moving the mean; of the first ones the extremes are left out.
 func history(v []float64) []bool {
 	out := make([]bool, len(v))
 	if len(v) < fdNormal+fdConsec {
@@ -162,20 +168,17 @@ func history(v []float64) []bool {
 	return out
 }
 
+// consecutive reports whether the last values before an index are all abnormal.
 func consecutive(abnormal []bool, at int) bool {
 	if at < fdConsec || at > len(abnormal) {
 		return false
 	}
 
-	for _, a := range abnormal[at-fdConsec : at] {
-		if !a {
-			return false
-		}
-	}
-
-	return true
+	return !slices.Contains(abnormal[at-fdConsec:at], false)
 }
 
+// faultDiag plays its rounds: as many steps apart as 30 s take, each with all that was recorded
+// until then.
 func faultDiag(s *sheet) map[string]bool {
 	slow := make([][]bool, len(s.ranks))
 	own := make([][]bool, len(s.ranks))
@@ -292,6 +295,7 @@ func (s *sheet) split(group []int, at int) bool {
 	return len(last) > 0
 }
 
+// median is the upper one of two, 0 for none.
 func median(v []float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -16,7 +16,7 @@ type sheet struct {
 	steps int // largest number of steps of a rank
 }
 
-// column is one rank's history.
+// column is one rank's history, ns.
 type column struct {
 	node string
 	tp   []int // ranks of its TP group
@@ -41,6 +41,7 @@ func (s *sheet) AddRank(r *row.Rank) {
 	}
 }
 
+// at returns the column of a rank, an empty one when it is new.
 func (s *sheet) at(rank int) *column {
 	for len(s.ranks) <= rank {
 		s.ranks = append(s.ranks, column{})

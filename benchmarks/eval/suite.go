@@ -22,8 +22,8 @@ type suite struct {
 
 	scenarios, families []string // those to run
 	jobs                int      // of a family
-	hours               float64  // of healthy nodes
-	parity              int      // cases through files and store
+	nodeHours           float64  // of healthy jobs; 0 = none
+	through             int      // cases that go through files and store, too; 0 = none
 
 	// As the command line has them.
 	scenario, only, traceName, healthy, data, results string
@@ -31,7 +31,7 @@ type suite struct {
 }
 
 // tasks lists the cases. Every fourth case of a scenario that can be replayed runs
-// on a recorded job.
+// on a recorded job, which has its own number of ranks.
 func (s *suite) tasks(scenarios []string) []task {
 	var out []task
 	for _, name := range scenarios {
@@ -74,7 +74,8 @@ func (s *suite) run(ctx context.Context, scenarios []string, progress func(done,
 	return out, nil
 }
 
-// each calls f with 0 to n-1, some at a time, until one fails; progress may be nil.
+// each calls f with 0 to n-1, some at a time, until one fails; progress may be nil, and is called
+// by one goroutine at a time.
 func each(ctx context.Context, n, parallel int, progress func(done, total int), f func(k int) error) error {
 	var mu sync.Mutex
 	done := 0

@@ -78,7 +78,7 @@ func (t tally) size() string {
 	return s
 }
 
-// rule is the cell of another tool's rule.
+// rule is the cell of another tool's rule, "" where it was not asked.
 func (t tally) rule(i int) string {
 	found, wrong := 0, 0
 	for _, o := range t {

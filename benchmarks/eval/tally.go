@@ -28,6 +28,7 @@ func (t tally) cases(is func(*outcome) bool) int {
 // of is the share of cases that are so.
 func (t tally) of(is func(*outcome) bool) float64 { return share(t.cases(is), len(t)) }
 
+// What a tally asks of each case.
 func (o *outcome) positive() bool  { return len(o.truth.SlowNodes)+len(o.truth.Links) > 0 }
 func (o *outcome) wrongNode() bool { return len(o.victims) > 0 }
 func (o *outcome) undecided() bool { return !o.verdict.Decided }
@@ -189,6 +190,7 @@ func (o *outcome) reasons() []string {
 	return out
 }
 
+// causes are those that the verdict gives the culprits.
 func (o *outcome) causes() string {
 	var out []string
 	for _, n := range o.verdict.Nodes {
@@ -200,6 +202,7 @@ func (o *outcome) causes() string {
 	return strings.Join(out, ",")
 }
 
+// share is a part of a whole; of nothing it is all, so that a demand on no cases is met.
 func share(a, of int) float64 {
 	if of == 0 {
 		return 1
@@ -208,6 +211,7 @@ func share(a, of int) float64 {
 	return float64(a) / float64(of)
 }
 
+// count is 1 for true.
 func count(b bool) int {
 	if b {
 		return 1

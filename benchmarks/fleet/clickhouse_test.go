@@ -35,15 +35,15 @@ func BenchmarkClickHouse(b *testing.B) {
 			f.fill(b, sink)
 			b.ResetTimer()
 			for b.Loop() {
-				used := processorTime(b, server.PID())
+				used := chtest.ProcessorTime(b, server.PID())
 				analyze(b, server.Store(database))
-				b.ReportMetric((processorTime(b, server.PID()) - used).Seconds(), "server-s")
+				b.ReportMetric((chtest.ProcessorTime(b, server.PID()) - used).Seconds(), "server-s")
 				for name, queries := range map[string][]string{"now": f.queries(database, false), "before": f.queries(database, true)} {
 					for clients := 1; clients <= 2; clients++ {
-						used, began := processorTime(b, server.PID()), time.Now()
+						used, began := chtest.ProcessorTime(b, server.PID()), time.Now()
 						ask(b, server, queries, clients)
 						b.ReportMetric(time.Since(began).Seconds(), fmt.Sprintf("%s-clients%d-s", name, clients))
-						b.ReportMetric((processorTime(b, server.PID()) - used).Seconds(), fmt.Sprintf("%s-server%d-s", name, clients))
+						b.ReportMetric((chtest.ProcessorTime(b, server.PID()) - used).Seconds(), fmt.Sprintf("%s-server%d-s", name, clients))
 					}
 				}
 

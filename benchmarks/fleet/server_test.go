@@ -1,14 +1,9 @@
 package fleet
 
 import (
-	"bytes"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
@@ -32,7 +27,7 @@ func BenchmarkInsert(b *testing.B) {
 				batches[i] = stepsOf(i, steps)
 			}
 
-			before := processorTime(b, server.PID())
+			before := chtest.ProcessorTime(b, server.PID())
 			for b.ResetTimer(); len(batches) > 0; batches = batches[1:] {
 				if err := sink.Insert(b.Context(), batches[0]); err != nil {
 					b.Fatal(err)
@@ -40,7 +35,7 @@ func BenchmarkInsert(b *testing.B) {
 			}
 
 			b.StopTimer()
-			spent := processorTime(b, server.PID()) - before
+			spent := chtest.ProcessorTime(b, server.PID()) - before
 			b.ReportMetric(float64(spent.Microseconds())/1e3/float64(b.N), "server-ms/op")
 		})
 	}
@@ -51,7 +46,7 @@ func BenchmarkInsert(b *testing.B) {
 func BenchmarkStart(b *testing.B) {
 	server := chtest.Start(b)
 	made(b, server)
-	before := processorTime(b, server.PID())
+	before := chtest.ProcessorTime(b, server.PID())
 	for i := 0; b.Loop(); i++ {
 		sink := made(b, server)
 		err := sink.Probe(b.Context())
@@ -66,7 +61,7 @@ func BenchmarkStart(b *testing.B) {
 		sink.Rest()
 	}
 
-	spent := processorTime(b, server.PID()) - before
+	spent := chtest.ProcessorTime(b, server.PID()) - before
 	b.ReportMetric(float64(spent.Microseconds())/1e3/float64(b.N), "server-ms/op")
 }
 
@@ -97,28 +92,6 @@ func stepsOf(agent, n int) *ship.Batch {
 	}
 
 	return ship.Cut(rows)[0]
-}
-
-// processorTime is what a process has used so far, to 10 ms.
-func processorTime(b *testing.B, pid int) time.Duration {
-	b.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var ticks int64
-	for _, field := range fields[11:13] { // utime, stime
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-
-		ticks += n
-	}
-
-	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // BenchmarkRowBytes prints what the rows of 64 simulated ranks × 400 steps take on the disk of a

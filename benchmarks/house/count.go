@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// house is what one tree holds.
+// house is what one tree holds: a line of figures is one of its fields or methods.
 type house struct {
 	packages  map[string]*pkg // by folder, "." for the root
 	lines     lines
@@ -86,6 +86,7 @@ func counted(name string, text []byte) bool {
 		!slices.Contains(strings.Split(name, "/"), "testdata") && !generated.Match(text)
 }
 
+// file adds one file. What does not parse is an error: figures of half a tree say nothing.
 func (h *house) file(name string, text []byte, modules map[string]string) error {
 	if path.Dir(name) == "." && path.Ext(name) == ".go" {
 		h.rootAll++
@@ -130,6 +131,8 @@ func (h *house) file(name string, text []byte, modules map[string]string) error 
 	return nil
 }
 
+// declaration adds what one declaration declares. A function's length is from its first line to
+// its last, its comment aside.
 func (h *house) declaration(d ast.Decl, p *pkg, set *token.FileSet, file string, command bool) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

@@ -44,7 +44,8 @@ func worktree(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// commit reads the files of a commit without checking it out.
+// commit reads the files of a commit without checking it out: neither the checkout nor its index
+// changes.
 func commit(root, name string) (map[string][]byte, error) {
 	archive, err := git(root, "archive", "--format=tar", name)
 	if err != nil {
@@ -72,6 +73,7 @@ func commit(root, name string) (map[string][]byte, error) {
 	}
 }
 
+// git returns what a git command prints, and its complaint as the error.
 func git(root string, args ...string) ([]byte, error) {
 	command := exec.Command("git", append([]string{"-C", root}, args...)...)
 

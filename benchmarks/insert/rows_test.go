@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // base is the start of the first record, within one day (UTC).
@@ -76,12 +75,19 @@ func measured(i int) record.Record {
 type cost struct{ wall, own, server time.Duration }
 
 // run measures f: wall time, processor time of this process and of its children
-// that ended (the rival's client), and processor time of the server.
+// that ended (the rival's client), and processor time of the server; 0 without one.
 func run(b testing.TB, server int, f func()) cost {
 	b.Helper()
-	own, other, began := usage(b), processorTime(b, server), time.Now()
+	others := func() time.Duration {
+		if server == 0 {
+			return 0
+		}
+
+		return chtest.ProcessorTime(b, server)
+	}
+	own, other, began := usage(b), others(), time.Now()
 	f()
-	return cost{time.Since(began), usage(b) - own, processorTime(b, server) - other}
+	return cost{time.Since(began), usage(b) - own, others() - other}
 }
 
 // usage is the processor time of this process and of its children that ended.
@@ -96,29 +102,4 @@ func usage(b testing.TB) (total time.Duration) {
 	}
 
 	return total
-}
-
-// processorTime is what a process has used, in units of 10 ms; 0 without a process.
-func processorTime(b testing.TB, pid int) time.Duration {
-	if pid == 0 {
-		return 0
-	}
-
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	var ticks int64
-	for _, f := range fields[11:13] { // utime and stime
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-
-		ticks += n
-	}
-
-	return time.Duration(ticks) * 10 * time.Millisecond
 }

@@ -208,8 +208,8 @@ type Rows struct {
 	Ledger         []Ledger
 }
 
-// Builder takes the rows of a job one by one, as a source reads them or a simulated job finishes
-// them. It is called from one goroutine. The rows are reused: a Builder copies what it keeps.
+// Builder takes a job row by row; Rows is one. It is called from one goroutine. The rows are
+// reused: a Builder copies what it keeps.
 type Builder interface {
 	AddRank(*Rank)
 	AddStep(*Step)
@@ -231,7 +231,7 @@ func (r *Rows) AddTo(b Builder) {
 	}
 }
 
-// AddRank, AddStep and AddCommunication keep a copy of a row: Rows is a Builder that keeps all.
+// AddRank keeps a copy of a row.
 func (r *Rows) AddRank(x *Rank) { r.Ranks = append(r.Ranks, *x) }
 
 // AddStep keeps a copy, see AddRank.

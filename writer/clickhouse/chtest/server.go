@@ -1,5 +1,6 @@
 // Package chtest starts the ClickHouse server that Debian ships (18.16) for
-// tests: a real process that can be killed, starved and cut off.
+// tests: a real process that can be killed, starved and cut off. Beside that it tells
+// what any process has used.
 //
 // Invariant: a server lives in a directory of its own with ports of its own and
 // is gone when its test is over. A missing binary fails the test and names the
