@@ -82,11 +82,13 @@ func (e *Engine) late(r, k int, x float64) bool {
 
 // followsMate reports whether a rank on another node that works in lockstep with row r, whose
 // excess is x seconds, computes longer as well: where nobody recorded who waits inside the forward
-// pass, either may be who is waited for. Where such a mate gets its work from another stage of the
+// pass, either may be who is waited for. Where own time was recorded it tells them apart, and only a
+// mate that is slow for sure counts. Where such a mate gets its work from another stage of the
 // replica that is slower, that one is.
 func (e *Engine) followsMate(r int, x float64) bool {
 	slower := func(p int32, x float64) bool {
-		return e.layout.Node[p] != e.layout.Node[r] && e.excess(int(p), compute, nil) > x
+		return e.layout.Node[p] != e.layout.Node[r] && e.excess(int(p), compute, nil) > x &&
+			(e.tracks[compute].Active(int(p)) || !e.recent.Has(frame.Self))
 	}
 
 	mates := e.graph.Mates(r)
