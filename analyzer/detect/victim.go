@@ -12,7 +12,8 @@ import (
 // tensorVictim reports whether the rank only shares the fate of its tensor,
 // context or expert group: collectives inside the forward pass make all of them as
 // slow as the slowest, which waits least in them. What it waits there beyond what
-// its peers wait in their groups is then most of its excess.
+// its peers wait in their groups, and what its groups' wires take beyond theirs, is then most of
+// its excess.
 func (e *Engine) tensorVictim(c *candidate) bool {
 	if !c.has[compute] {
 		return false
