@@ -320,7 +320,7 @@ func (d *demo) judge(v *verdict.Verdict) error {
 		}
 
 		if !v.Decided {
-			fmt.Fprintln(d.out, "undecided: nobody was slowed, and nobody is named; other work on this machine slows the workers' wires, so run it again without")
+			fmt.Fprintln(d.out, "undecided: nobody was slowed, and nobody is named; where other work on this machine disturbs the workers, run it again without")
 			return exitOf(v, defaultMinImpact)
 		}
 

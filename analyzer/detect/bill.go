@@ -53,8 +53,11 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 		}
 	}
 
-	x := e.linkCost(e.slowLinks())
-	least, most = max(least, x), max(most, x)
+	if slow := e.slowLinks(); !e.fabric(slow) {
+		x := e.linkCost(slow)
+		least, most = max(least, x), max(most, x)
+	}
+
 	least, most = min(1, least+passing), min(1, most+passingMost)
 	set(&v.JobImpact, &v.JobImpactMax, least, most)
 }

@@ -280,6 +280,12 @@ func (e *Engine) slowLinks() []link.Slow {
 	})
 }
 
+// fabric reports whether all that is slow are groups of every rank. That is the network of the whole
+// job, or what else its hosts do: none of its wires is set apart.
+func (e *Engine) fabric(slow []link.Slow) bool {
+	return len(slow) > 0 && !slices.ContainsFunc(slow, func(w link.Slow) bool { return len(w.Rows) < len(e.layout.Ranks) })
+}
+
 // takeTurns reports whether of a group that meets several times a step one member comes late from
 // its data, so that all wait for it first, and another computes longer, so that all wait for that
 // one in the end: both by most of what the link seems to cost.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -146,6 +147,16 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 		return
 	}
 
+	known := 0.0
+	slow := e.slowLinks()
+	fabric := e.fabric(slow)
+	if fabric {
+		known = e.linkCost(slow)
+		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: known,
+			Detail: fmt.Sprintf("since step %d transfers in %s, which holds all ranks, take %.2f times as long as before: the network, or other work on the hosts; none of its links is set apart",
+				slow[0].Since, link.Called(slow[0].Name), math.Exp(slow[0].Rise))})
+	}
+
 	step, since := e.level.Change(level.Step)
 	if step < math.Log1p(level.Rise) {
 		if step, since = e.level.Along(); step < math.Log1p(level.Rise) {
@@ -154,7 +165,6 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	}
 
 	impact := 1 - math.Exp(-step)
-	known := 0.0
 	for _, n := range v.Nodes {
 		if n.State == verdict.Degraded {
 			known = max(known, n.JobImpact)
@@ -175,14 +185,14 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	}
 	work, at := e.level.Change(level.Compute)
 	selfs, at2 := e.level.Change(level.Own)
-	link, at3 := e.level.Change(level.Link)
+	transfer, at3 := e.level.Change(level.Link)
 	switch {
 	case work >= 0.8*math.Log1p(level.Rise):
 		say("computing takes longer", work, at)
 	case selfs >= 0.8*math.Log1p(level.Rise):
 		say("own time is longer", selfs, at2)
-	case link >= math.Log1p(e.cfg.LinkRise) && len(v.Links) == 0:
-		say("transfers take longer", link, at3)
+	case transfer >= math.Log1p(e.cfg.LinkRise) && len(v.Links) == 0 && !fabric:
+		say("transfers take longer", transfer, at3)
 	case !e.seen[frame.FP] && !e.seen[frame.Self] && len(v.Nodes) == 0:
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,
 			Detail: fmt.Sprintf("since step %d a step takes %.1f %% longer than before; only step times were recorded, so why is not known", since, 100*math.Expm1(step))})

@@ -153,6 +153,30 @@ func TestLinks_TwoGroupsShareOneNode(t *testing.T) {
 	}
 }
 
+// TestLinks_GroupOfAllRanks holds that a group of every rank, of which nobody can tell one wire from another
+// or from what else the hosts do, is a finding about the job with its cost, and no link.
+func TestLinks_GroupOfAllRanks(t *testing.T) {
+	for _, last := range []int{160, 30} { // since step 80, or in the last steps
+		j := newJob(80)
+		j.shape(1, 8, 1, 2)
+		j.link = func(_, _, step int) float64 {
+			if step >= max(80, j.steps-last) {
+				return 0.25
+			}
+
+			return 0
+		}
+		v := Analyze(j.frame(), Default())
+		if len(v.Links) != 0 || len(v.Nodes) != 0 || !v.Decided || v.Exit(0.01) != 0 {
+			t.Errorf("links %+v, nodes %+v, decided %v", v.Links, v.Nodes, v.Decided)
+		}
+
+		if k := slices.IndexFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.JobSlow }); k < 0 || v.Findings[k].JobImpact < 0.1 {
+			t.Errorf("findings %+v, want job-slow and its cost", v.Findings)
+		}
+	}
+}
+
 // A short trace in which two of four groups are slow: each of them has another slow one among its three
 // equals. Unless every one of their calls is slow, nobody can tell whether that is a link, and it is not
 // healthy either; nor is a group that gets slow with one or two equals.

@@ -303,6 +303,10 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []int) {
 // fillLinks lists slow groups, and the one node that all of them share.
 func (e *Engine) fillLinks(v *verdict.Verdict) {
 	slow := e.slowLinks()
+	if e.fabric(slow) {
+		return // a finding says it
+	}
+
 	for k, w := range slow {
 		l := verdict.Link{Group: w.Name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
 		here := map[int32]bool{}

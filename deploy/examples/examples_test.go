@@ -81,7 +81,7 @@ func TestDemo(t *testing.T) {
 	}
 
 	t.Run("healthy", func(t *testing.T) {
-		for tries := 3; ; tries-- { // what else runs here may slow the wires for real: undecided, and nobody is named
+		for tries := 3; ; tries-- { // what else runs here may disturb the workers: undecided, and nobody is named
 			out, code := runs(t, nil, laggard, "demo", "--healthy", "--steps", "90", "--dir", t.TempDir())
 			if code == 4 && tries > 1 {
 				t.Logf("the machine was busy:\n%s", out)

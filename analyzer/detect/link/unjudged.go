@@ -19,6 +19,10 @@ func (w *Watch) Unjudged() string {
 	}
 
 	for g := range w.groups {
+		if len(w.groups[g].Rows) == w.n {
+			continue // it sets no link apart, slow or not
+		}
+
 		// In half of them a gust in a thousand is as long.
 		if !w.slow[g] && 2*w.passes[g] >= w.need(g) && w.passes[g] >= threshold.Confirmations {
 			return fmt.Sprintf("since step %d transfers in %s take %.1f times as long as before: congestion that passes, or a slow link; more steps will tell",
