@@ -25,31 +25,35 @@ const (
 	internBytes = 256  // of one
 )
 
-// intern returns a word of a name as a string. It remembers those it has seen, so that
-// the ranges of a group share its name in memory.
-func (p *Pairer) intern(b []byte) string {
+// word is a word of a name, and the operation that it means where it is one.
+type word struct{ text, op string }
+
+// word returns a word of a name. It remembers those it has seen, so that the ranges of a
+// group share its name in memory, and a known operation is not taken apart again.
+func (p *Pairer) word(b []byte) word {
+	if w, ok := p.seen[string(b)]; ok {
+		return w
+	}
+
+	text := string(b)
 	if len(b) > record.MaxWord {
 		if !p.replay {
 			p.Clipped++
 		}
 
-		return record.Clip(string(b), record.MaxWord)
+		text = record.Clip(text, record.MaxWord)
 	}
 
-	if s, ok := p.seen[string(b)]; ok {
-		return s
-	}
-
-	s := string(b)
-	if len(s) <= internBytes && len(p.seen) < internMax {
+	w := word{text, record.BaseOp(text)}
+	if len(b) <= internBytes && len(p.seen) < internMax {
 		if p.seen == nil {
-			p.seen = make(map[string]string)
+			p.seen = make(map[string]word)
 		}
 
-		p.seen[s] = s
+		p.seen[text] = w
 	}
 
-	return s
+	return w
 }
 
 // classify returns a record with the kind that a name in a domain stands for and
@@ -84,11 +88,11 @@ func (p *Pairer) classify(name, domain []byte) record.Record {
 	r := record.New(record.Other)
 	r.Name = unnamed
 	if !null(name) {
-		r.Name = p.intern(name)
+		r.Name = p.word(name).text
 	}
 
 	if len(domain) > 0 && string(domain) != DefaultDomain && !null(domain) {
-		r.Group = p.intern(domain)
+		r.Group = p.word(domain).text
 	}
 
 	return r
@@ -166,7 +170,7 @@ func (p *Pairer) communication(r *record.Record, name []byte) {
 		p.setOp(r, f.op)
 	}
 
-	r.Group = p.intern(f.group)
+	r.Group = p.word(f.group).text
 	r.Dtype = p.dtype(f.dtype)
 	if v, ok := natural(f.count); ok {
 		r.Count = v
@@ -188,10 +192,10 @@ func bytesOf(count int64, dtype string) int64 {
 
 // setOp sets the operation, and the writer's spelling of it where that differs.
 func (p *Pairer) setOp(r *record.Record, raw []byte) {
-	r.OpRaw = p.intern(raw)
-	r.Op = record.BaseOp(r.OpRaw)
-	if r.OpRaw == r.Op {
-		r.OpRaw = ""
+	w := p.word(raw)
+	r.Op = w.op
+	if w.text != w.op {
+		r.OpRaw = w.text
 	}
 }
 
@@ -203,7 +207,7 @@ func (p *Pairer) dtype(raw []byte) string {
 		return "bf16"
 	}
 
-	return record.BaseDtype(p.intern(raw))
+	return record.BaseDtype(p.word(raw).text)
 }
 
 // commFields are the values of a communication name.
@@ -323,7 +327,7 @@ func (p *Pairer) activityRecord(m *Marker) record.Record {
 		r.Name, r.Side, r.Thread = kernelWord, record.Device, uint64(m.Stream)
 	}
 
-	r.Op, r.Dtype = p.intern(m.Name), p.intern(m.Type)
+	r.Op, r.Dtype = p.word(m.Name).text, p.word(m.Type).text
 	r.Start = clamp(m.Timestamp)
 	r.Dur = max(clamp(m.End)-r.Start, 0)
 	if m.ID <= 1<<62 {

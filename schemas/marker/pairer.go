@@ -10,7 +10,7 @@ import (
 // Bounds of what waits for its other half: lines are hostile input. A range or a line beyond them
 // is given up, and counted as Unmatched.
 const (
-	maxOpen      = 1 << 16 // ranges of one process: 28 MB
+	maxOpen      = 1 << 16 // ranges of one process: 25 MB
 	maxWeight    = 2 << 20 // bytes of their words (record.Weight)
 	maxOverdue   = 64      // starts whose end is long due, per process
 	maxOrphans   = 4096    // lines whose start was not seen (yet): 300 KB
@@ -85,8 +85,8 @@ type Pairer struct {
 	// Clipped counts words that were cut to record.MaxWord.
 	Clipped uint64
 
-	seen    map[string]string // see intern
-	live    []*Process        // that began last first
+	seen    map[string]word // by text, see word
+	live    []*Process      // that began last first
 	index   uint32
 	gone    []departed // processes that have ended, oldest first
 	orphans map[orphanKey]orphan
@@ -262,8 +262,8 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 		p.drop(1)
 	}
 
-	for q.waiting.Len() >= maxOpen || q.weight > maxWeight {
-		p.remove(q.first())
+	for len(q.waiting) >= maxOpen || q.weight > maxWeight {
+		p.remove(q.waiting[0])
 		p.drop(1)
 	}
 
@@ -292,7 +292,7 @@ func (p *Pairer) instant(r *Range, m *Marker) {
 		r.Record = record.New(record.Other)
 		r.Record.Name = unnamed
 		if !null(m.Name) {
-			r.Record.Name = p.intern(m.Name)
+			r.Record.Name = p.word(m.Name).text
 		}
 	}
 }
@@ -367,10 +367,7 @@ func (res *Result) finish(p *Pairer, r *Range) bool {
 func (p *Pairer) remove(r *Range) {
 	q := r.Process
 	delete(q.open, r.ID)
-	if r.waits == nil {
+	if !q.unlink(r) {
 		q.Overdue = slices.DeleteFunc(q.Overdue, func(o *Range) bool { return o == r })
-		return
 	}
-
-	q.unlink(r)
 }

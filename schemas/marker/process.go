@@ -1,7 +1,8 @@
 package marker
 
 import (
-	"container/list"
+	"cmp"
+	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -21,8 +22,8 @@ type Process struct {
 	Overdue  []*Range `json:"overdue,omitempty"` // ranges whose end is long due
 
 	open    map[uint64]*Range
-	waiting list.List // the incomplete *Range that are not overdue, by Begin
-	weight  int       // of them
+	waiting []*Range // incomplete and not overdue, by Begin
+	weight  int      // of them
 }
 
 // begun reports whether the process had written a line before one at a place. Only while
@@ -35,32 +36,22 @@ func (p *Process) Now() int64 { return clamp(p.LastHost) }
 // Oldest returns the begin of the oldest range that waits for a line, without
 // those that Settle declared overdue.
 func (p *Process) Oldest() (begin int64, ok bool) {
-	r := p.first()
-	if r == nil {
+	if len(p.waiting) == 0 {
 		return 0, false
 	}
 
-	return r.Begin, true
+	return p.waiting[0].Begin, true
 }
 
 // Waiting returns the number of incomplete ranges.
-func (p *Process) Waiting() int { return p.waiting.Len() + len(p.Overdue) }
+func (p *Process) Waiting() int { return len(p.waiting) + len(p.Overdue) }
 
 // Each calls fn for each range that waits for a line, oldest first, without the
 // overdue ones.
 func (p *Process) Each(fn func(*Range)) {
-	for e := p.waiting.Front(); e != nil; e = e.Next() {
-		fn(e.Value.(*Range))
+	for _, r := range p.waiting {
+		fn(r)
 	}
-}
-
-// first returns the oldest range that waits for a line, nil for none; not an overdue one.
-func (p *Process) first() *Range {
-	if e := p.waiting.Front(); e != nil {
-		return e.Value.(*Range)
-	}
-
-	return nil
 }
 
 // Range is one range, complete or not.
@@ -83,9 +74,8 @@ type Range struct {
 	First   Place    `json:"-"` // of its first line
 	Process *Process `json:"-"`
 
-	he     uint64        // stamp of the host's end
-	weight int           // of its record's words
-	waits  *list.Element // its place in Process.waiting, nil: it is in none, or overdue
+	he     uint64 // stamp of the host's end
+	weight int    // of its record's words
 }
 
 const (
@@ -149,28 +139,34 @@ func (r *Range) settle() bool {
 // span returns the time from start to end, ns; 0 where the end lies before the start.
 func span(start, end uint64) int64 { return max(clamp(end)-clamp(start), 0) }
 
-// insert lets r wait in the list of p. The search begins at the end of the list, because
-// ranges begin nearly in line order.
+// insert lets r wait, behind those that began with it. Ranges begin nearly in line order, so
+// its place is near the end.
 func (p *Process) insert(r *Range) {
-	at := p.waiting.Back()
-	for at != nil && at.Value.(*Range).Begin > r.Begin {
-		at = at.Prev()
+	i := len(p.waiting)
+	for i > 0 && p.waiting[i-1].Begin > r.Begin {
+		i--
 	}
 
-	if at == nil {
-		r.waits = p.waiting.PushFront(r)
-	} else {
-		r.waits = p.waiting.InsertAfter(r, at)
-	}
-
+	p.waiting = slices.Insert(p.waiting, i, r)
 	p.weight += r.weight
 }
 
-// unlink takes r out of the list.
-func (p *Process) unlink(r *Range) {
-	p.waiting.Remove(r.waits)
-	r.waits = nil
+// unlink ends r's wait, and reports whether it waited: an overdue one does not.
+func (p *Process) unlink(r *Range) bool {
+	i, _ := slices.BinarySearchFunc(p.waiting, r.Begin, func(o *Range, begin int64) int { return cmp.Compare(o.Begin, begin) })
+	for ; i < len(p.waiting) && p.waiting[i] != r; i++ {
+		if p.waiting[i].Begin > r.Begin {
+			return false
+		}
+	}
+
+	if i == len(p.waiting) {
+		return false
+	}
+
+	p.waiting = slices.Delete(p.waiting, i, i+1)
 	p.weight -= r.weight
+	return true
 }
 
 // takeDevice joins a device line; false means it is none of this range's.

@@ -10,7 +10,8 @@ import (
 // an end becomes overdue: it holds nothing up any more, and when its end comes
 // after all, Add yields it.
 func (p *Pairer) Settle(q *Process, before int64, fn func(*Range)) {
-	for r := q.first(); r != nil && r.Begin < before; r = q.first() {
+	for len(q.waiting) > 0 && q.waiting[0].Begin < before {
+		r := q.waiting[0]
 		if r.HostEnded() {
 			p.yield(r, fn)
 			continue
@@ -42,7 +43,8 @@ func (p *Pairer) yield(r *Range, fn func(*Range)) {
 // last, the last sign of life. Overdue ones are given up. A process that writes on
 // after all is followed on. Drain may be called for one that Result.Over named.
 func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
-	for r := q.first(); r != nil; r = q.first() {
+	for len(q.waiting) > 0 {
+		r := q.waiting[0]
 		if !r.HostEnded() {
 			p.remove(r)
 			r.Record.Start, r.Record.Dur = r.Begin, max(last-r.Begin, 0)
