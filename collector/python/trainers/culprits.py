@@ -47,10 +47,13 @@ class Case(bed.Case):
     def judged(self, script, slow, arguments=(), launcher="forked", world=WORLD):
         """Returns what is said of a job whose ranks are as unequal as they should be, and what the
         slow rank's extra work is of a step. A healthy job of which nothing is decided runs again:
-        on few processors the wires are slow for a while, and who says that is not wrong."""
-        for _ in range(TRIES):
+        on few processors the wires are slow for a while, and who says that is not wrong. A slow one
+        of which nobody is named runs a second time: waits for shared processors hide a tenth of a
+        step now and then."""
+        for tried in range(TRIES):
             found, truths = self.verdict(script, slow, arguments, launcher, world)
-            if slow or apart(truths) < EVEN and (found["decided"] or found["nodes"] or found.get("links")):
+            named = found["nodes"] or found.get("links")
+            if (named or tried) if slow else apart(truths) < EVEN and (named or found["decided"]):
                 break
         self.assertEqual(apart(truths) < EVEN, not slow, "the machine made ranks unequal, %d times" % TRIES)
         return found, extra(truths)
