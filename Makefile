@@ -15,9 +15,8 @@ ONE_GOROUTINE := analyzer/feed analyzer/frame analyzer/replay analyzer/report an
 FEW_MEET := analyzer/detect analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
 MEETING := SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
 
-# Whole processes: no package for the race detector, which would see only the test. Those whose speed is judged run alone.
-PROCESSES := benchmarks/e2e deploy/examples/dataparallel
-JUDGED := deploy/examples
+# Whole processes: no package for the race detector, which would see only the test.
+PROCESSES := benchmarks/e2e deploy/examples deploy/examples/dataparallel
 
 # The linters, pinned: a new version's findings come when somebody asks for them. Go keeps the built tools in its cache.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -43,12 +42,11 @@ parts: ## install the real components that the tests talk to
 	@.ci/parts
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(JUDGED:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
+	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
 	$(GO) test -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
 	$(GO) test -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
-	$(GO) test -count=1 -parallel 4 -timeout 40m $(PROCESSES:%=./%) # whole processes, which mostly wait
-	$(GO) test -count=1 -timeout 20m $(JUDGED:%=./%)
+	$(GO) test -count=1 -p 1 -parallel 4 -timeout 40m $(PROCESSES:%=./%) # one package at a time: other tests would slow ranks that are judged
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes

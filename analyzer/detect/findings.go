@@ -149,8 +149,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 
 	known := 0.0
 	slow := e.slowLinks()
-	fabric := e.fabric(slow)
-	if fabric {
+	if e.fabric(slow) {
 		known = e.linkCost(slow)
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: known,
 			Detail: fmt.Sprintf("since step %d transfers in %s, which holds all ranks, take %.2f times as long as before: the network, or other work on the hosts; none of its links is set apart",
@@ -191,7 +190,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 		say("computing takes longer", work, at)
 	case selfs >= 0.8*math.Log1p(level.Rise):
 		say("own time is longer", selfs, at2)
-	case transfer >= math.Log1p(e.cfg.LinkRise) && len(v.Links) == 0 && !fabric:
+	case transfer >= math.Log1p(e.cfg.LinkRise) && len(slow) == 0:
 		say("transfers take longer", transfer, at3)
 	case !e.seen[frame.FP] && !e.seen[frame.Self] && len(v.Nodes) == 0:
 		addFinding(v, verdict.Finding{Kind: verdict.JobSlow, JobImpact: impact,

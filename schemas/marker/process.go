@@ -1,7 +1,6 @@
 package marker
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -153,14 +152,8 @@ func (p *Process) insert(r *Range) {
 
 // unlink ends r's wait, and reports whether it waited: an overdue one does not.
 func (p *Process) unlink(r *Range) bool {
-	i, _ := slices.BinarySearchFunc(p.waiting, r.Begin, func(o *Range, begin int64) int { return cmp.Compare(o.Begin, begin) })
-	for ; i < len(p.waiting) && p.waiting[i] != r; i++ {
-		if p.waiting[i].Begin > r.Begin {
-			return false
-		}
-	}
-
-	if i == len(p.waiting) {
+	i := slices.Index(p.waiting, r)
+	if i < 0 {
 		return false
 	}
 

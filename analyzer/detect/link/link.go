@@ -6,8 +6,9 @@
 // the groups of its class, and lets gusts of congestion pass.
 //
 // Invariant: memory is bounded per group, and what all groups of a dimension show is the
-// fabric, not a link; whether what a group of all ranks shows is one, the others tell. Caveat: a group with a member that has no records is not judged,
-// for all may wait for that one; nor are pipelines, whose time is mostly their bubble.
+// fabric, not a link. Caveat: a group of every rank may be slow by its fabric, too, which only
+// smaller groups beside it tell. A group with a member that has no records is not judged, for
+// all may wait for that one; nor are pipelines, whose time is mostly their bubble.
 package link
 
 import (
