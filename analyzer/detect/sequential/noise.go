@@ -87,11 +87,7 @@ func (t *Test) roleNoise(r int) float32 {
 // Noise is the noise of unit r: its role's, or its own where that is larger. What
 // the work of its replica leaves in a unit without mates is noise of its own.
 func (t *Test) Noise(r int) float32 {
-	s := t.roleNoise(r)
-	if t.orphaned(int32(r)) {
-		s = float32(math.Hypot(float64(s), float64(t.Left[r])))
-	}
-
+	s := t.withLeft(r, t.roleNoise(r))
 	return max(s, min(t.dev[r], 4*s))
 }
 
@@ -116,6 +112,15 @@ func (t *Test) usualNoise(r int) float32 {
 	s := t.roleNoise(r)
 	if g := t.role[r]; g >= 0 {
 		s = max(s, t.midNoise[g])
+	}
+
+	return t.withLeft(r, s)
+}
+
+// withLeft is the noise s of unit r, with what the work of its replica leaves in it.
+func (t *Test) withLeft(r int, s float32) float32 {
+	if !t.orphaned(int32(r)) {
+		return s
 	}
 
 	return float32(math.Hypot(float64(s), float64(t.Left[r])))

@@ -100,8 +100,12 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 // is above its past. A slow step stands out of the last ones as well: who is above a past
 // that it has not learned from is not slow again and again.
 func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
-	least := max(SpikeEffect, spikeSigmas*t.usualNoise(r))
-	slow := t.warm[r] == 0 && d > least && (leads == nil || leads[r]) && x-robust.Median(t.Values(r, threshold.Window)) > least
+	slow := t.warm[r] == 0 && d > SpikeEffect && (leads == nil || leads[r])
+	if slow { // most steps are not
+		least := max(SpikeEffect, spikeSigmas*t.usualNoise(r))
+		slow = d > least && x-robust.Median(t.Values(r, threshold.Window)) > least
+	}
+
 	t.slowly.add(r, d, slow, label)
 }
 
