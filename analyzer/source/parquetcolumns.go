@@ -73,6 +73,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 	rows = slices.Grow(rows, int(to-from))[:first+int(to-from)]
 	assignJob(rows[first:], job)
 	chunks := g.ColumnChunks()
+	var words dictionary // its memory serves one column after the other
 	for _, c := range columns {
 		leaf, ok := p.Schema().Lookup(c.name)
 		if !ok {
@@ -91,7 +92,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 			return nil, fmt.Errorf("column %s is optional or repeated; laggard's are not", c.name)
 		}
 
-		if err := readColumn(chunks[leaf.ColumnIndex], from, c, rows[first:]); err != nil {
+		if err := readColumn(chunks[leaf.ColumnIndex], from, c, &words, rows[first:]); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}
@@ -100,7 +101,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 }
 
 // readColumn fills one column of rows from the chunk, from its row `from` on.
-func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], rows []T) (err error) {
+func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], words *dictionary, rows []T) (err error) {
 	if from > 0 {
 		// SeekToRow goes by the index of pages where there is one: a damaged one is found here, by name.
 		if _, err := chunk.OffsetIndex(); err != nil && !errors.Is(err, parquet.ErrMissingOffsetIndex) {
@@ -116,7 +117,6 @@ func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], rows 
 		}
 	}
 
-	var words dictionary
 	for done := 0; done < len(rows); {
 		page, err := pages.ReadPage()
 		if errors.Is(err, io.EOF) {
