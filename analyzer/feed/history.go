@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -228,22 +229,54 @@ func (h *History) bound(f *frame.Frame) {
 }
 
 // Play hands over the job's steps in order, once, after Settle, and each window of a group's
-// communication after its last step. Both are valid during the call only. The frame that
-// Settle returned learns the steps: their keys, and of the metrics that are named the values.
+// communication after its last step: one call after the other, while rows of later steps are
+// read. Both are valid during the call only. The frame that Settle returned learns the steps:
+// their keys, and of the metrics that are named the values.
 func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), metrics ...frame.Metric) error {
-	f, q := h.frame, h.feed
-	if q.Accepted == 0 {
+	f := h.frame
+	if h.feed.Accepted == 0 {
 		return nil
 	}
 
+	calls, dropped := make(chan func(), 4), 0
+	var caller sync.WaitGroup
+	caller.Go(func() {
+		for call := range calls {
+			call()
+		}
+	})
+	err := h.play(func(c *frame.Column) {
+		calls <- func() {
+			if !f.Add(c, metrics) {
+				dropped++
+			}
+
+			step(c)
+		}
+	}, func(x *frame.Transfer) { calls <- func() { window(x) } })
+	close(calls)
+	caller.Wait()
+	if err != nil {
+		return err
+	}
+
+	w := h.feed.Processes.world
+	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
+	f.Notes = append(f.Notes, w.Notes...)
+	if dropped > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))
+	}
+
+	return nil
+}
+
+// play reads the spool, and hands over steps and windows as soon as they are whole.
+func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) error {
+	q := h.feed
 	q.passed = h.passed()
-	t, dropped := h.transfers(), 0
+	t := h.transfers()
 	observe := func(c *frame.Column) {
 		t.until(c.Attempt, c.Step, window)
-		if !f.Add(c, metrics) {
-			dropped++
-		}
-
 		step(c)
 	}
 	err := h.rows.each(func(at int64, b []byte) error {
@@ -274,19 +307,12 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 
 	q.Release(Over, 0, observe)
 	t.until(math.MaxInt, 0, window)
-	w := q.Processes.world
-	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
-	f.Notes = append(f.Notes, w.Notes...)
-	if dropped > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))
-	}
-
 	return nil
 }
 
 // transfers is empty. A group has the name that the layouts give it.
 func (h *History) transfers() *transfers {
-	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
+	t := &transfers{pending: map[transferKey]*transfer{}}
 	if h.windows {
 		w := h.feed.Processes.world
 		var layouts []*frame.Layout

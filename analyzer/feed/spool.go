@@ -3,6 +3,7 @@ package feed
 import (
 	"bufio"
 	"cmp"
+	"container/heap"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -157,24 +158,30 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 	}()
 	// The memory of the last part is given back before the parts are read again.
 	s.data, s.order = nil, nil
-	var parts []*part // by their next records
+	var parts parts
 	from := int64(0)
 	for k, end := range s.ends {
 		p := &part{number: k, r: bufio.NewReaderSize(io.NewSectionReader(s.file, from, end-from), spoolRead)}
 		from = end
-		if parts, err = p.insert(parts); err != nil {
+		if more, err := p.next(); err != nil {
 			return err
+		} else if more {
+			parts = append(parts, p)
 		}
 	}
 
-	for len(parts) > 0 {
+	for heap.Init(&parts); len(parts) > 0; {
 		p := parts[0]
 		if err := take(p.at, p.record[recordHead:]); err != nil {
 			return err
 		}
 
-		if parts, err = p.insert(parts[1:]); err != nil {
+		if more, err := p.next(); err != nil {
 			return err
+		} else if more {
+			heap.Fix(&parts, 0)
+		} else {
+			heap.Pop(&parts)
 		}
 	}
 
@@ -214,16 +221,26 @@ func (p *part) next() (bool, error) {
 	return true, nil
 }
 
-// insert moves on to the next record, if there is one, and puts the part where that
-// belongs: records of one time come in the order of parts.
-func (p *part) insert(parts []*part) ([]*part, error) {
-	more, err := p.next()
-	if err != nil || !more {
-		return parts, err
-	}
+// parts is a heap: the part with the earliest record is first, of one time the one that came first.
+type parts []*part
 
-	k, _ := slices.BinarySearchFunc(parts, p, func(a, b *part) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))
-	})
-	return slices.Insert(parts, k, p), nil
+// Len implements heap.Interface.
+func (p parts) Len() int { return len(p) }
+
+// Less implements heap.Interface.
+func (p parts) Less(i, j int) bool {
+	return p[i].at < p[j].at || p[i].at == p[j].at && p[i].number < p[j].number
+}
+
+// Swap implements heap.Interface.
+func (p parts) Swap(i, j int) { p[i], p[j] = p[j], p[i] }
+
+// Push implements heap.Interface.
+func (p *parts) Push(x any) { *p = append(*p, x.(*part)) }
+
+// Pop implements heap.Interface.
+func (p *parts) Pop() any {
+	last := (*p)[len(*p)-1]
+	*p = (*p)[:len(*p)-1]
+	return last
 }

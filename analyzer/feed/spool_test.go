@@ -131,7 +131,7 @@ func TestHistory_HoldsFewColumns(t *testing.T) {
 			}
 
 			columns, most := 0, 0 // most wait at a time
-			err := h.Play(func(*frame.Column) {
+			err := h.play(func(*frame.Column) {
 				columns++
 				most = max(most, len(h.feed.Pending))
 			}, func(*frame.Transfer) {})
