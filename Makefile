@@ -7,13 +7,13 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Packages whose own code starts no goroutine and shares nothing: the race detector finds nothing in them, and takes three
 # to nine times as long. TestOneGoroutine holds the list.
-ONE_GOROUTINE := analyzer/feed analyzer/frame analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
+ONE_GOROUTINE := analyzer/frame analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/keep schemas/marker schemas/record schemas/row schemas/spelling \
 	schemas/topology writer/chrome writer/rollup writer/rollup/merge
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
-FEW_MEET := analyzer/detect analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
-MEETING := SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
+FEW_MEET := analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
+MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
 
 # Whole processes: no package for the race detector, which would see only the test.
 PROCESSES := benchmarks/e2e deploy/examples deploy/examples/dataparallel
