@@ -258,6 +258,10 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 	}
 
 	x, least, noise := s.score(r, mid)
+	if x >= least && s.over[r] == 0 { // what it climbed before was chance
+		s.run[r] = 0
+	}
+
 	if s.run[r] == 0 {
 		s.since[r], s.rise[r], s.cost[r], s.over[r] = step, 0, 0, 0
 	}

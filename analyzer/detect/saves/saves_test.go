@@ -71,6 +71,28 @@ func TestWatch_SlowSaver(t *testing.T) {
 	}
 }
 
+// TestWatch_SinceTheFirstSlow: two saves that chance made a little longer climb as well, and
+// are no part of the slow ones after them.
+func TestWatch_SinceTheFirstSlow(t *testing.T) {
+	w, now, _ := play(2, 16, 20, func(r, k int) float64 {
+		switch {
+		case r != 3 || k < 8:
+			return 1
+		case k < 10:
+			return 1.25
+		}
+
+		return 3
+	})
+	if x := w.Slow(3); !w.Guilty(3) || x.Since != 100 {
+		t.Errorf("guilty %v, slow saves %+v, want since step 100", w.Guilty(3), x)
+	}
+
+	if least, _ := w.Cost("n3", now); least < 0.19 || least > 0.26 {
+		t.Errorf("cost %.3f, want about 0.22: 4 of 16 seconds, less chance", least)
+	}
+}
+
 // TestWatch_Health: chance and one pause accuse nobody, and what slows all is the storage.
 func TestWatch_Health(t *testing.T) {
 	for seed := range uint64(50) {
