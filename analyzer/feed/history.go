@@ -72,7 +72,7 @@ func (h *History) AddRank(r *row.Rank) {
 func (h *History) AddStep(s *row.Step) {
 	h.init(s.Job)
 	p := h.feed.note(s)
-	if p == nil {
+	if p == nil || h.err != nil {
 		return
 	}
 
@@ -92,7 +92,7 @@ func (h *History) AddStep(s *row.Step) {
 func (h *History) AddCommunication(c *row.Communication) {
 	h.init(c.Job)
 	p, talk := h.feed.communication(c)
-	if talk < 0 {
+	if talk < 0 || h.err != nil {
 		return
 	}
 
