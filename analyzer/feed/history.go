@@ -72,7 +72,7 @@ func (h *History) AddRank(r *row.Rank) {
 func (h *History) AddStep(s *row.Step) {
 	h.init(s.Job)
 	p := h.feed.note(s)
-	if p == nil || h.err != nil {
+	if p == nil {
 		return
 	}
 
@@ -85,14 +85,14 @@ func (h *History) AddStep(s *row.Step) {
 	p.waiting++
 	h.step.of(s)
 	number := h.number(p)
-	h.keep(h.rows.add(s.StartNs, func(b []byte) []byte { return h.step.append(append(b, isStep), number) }))
+	h.keep(s.StartNs, func(b []byte) []byte { return h.step.append(append(b, isStep), number) })
 }
 
 // AddCommunication takes one window of one rank's communication in one group.
 func (h *History) AddCommunication(c *row.Communication) {
 	h.init(c.Job)
 	p, talk := h.feed.communication(c)
-	if talk < 0 || h.err != nil {
+	if talk < 0 {
 		return
 	}
 
@@ -100,13 +100,13 @@ func (h *History) AddCommunication(c *row.Communication) {
 	w.of(c)
 	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
 	h.windows = true
-	h.keep(h.rows.add(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) }))
+	h.keep(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) })
 }
 
-// keep notes the first error; Settle returns it, since those who add rows take none.
-func (h *History) keep(err error) {
+// keep spools a record up to the first error; Settle returns that, since those who add rows take none.
+func (h *History) keep(at int64, write func([]byte) []byte) {
 	if h.err == nil {
-		h.err = err
+		h.err = h.rows.add(at, write)
 	}
 }
 
@@ -229,8 +229,8 @@ func (h *History) bound(f *frame.Frame) {
 }
 
 // Play hands over the job's steps in order, once, after Settle, and each window of a group's
-// communication after its last step: one call after the other, while rows of later steps are
-// read. Both are valid during the call only. The frame that Settle returned learns the steps:
+// communication after its last step: on a goroutine of their own, one call after the other,
+// while rows of later steps are read. Both are valid during the call only. The frame that Settle returned learns the steps:
 // their keys, and of the metrics that are named the values.
 func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), metrics ...frame.Metric) error {
 	f := h.frame
@@ -312,7 +312,7 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 
 // transfers is empty. A group has the name that the layouts give it.
 func (h *History) transfers() *transfers {
-	t := &transfers{pending: map[transferKey]*transfer{}}
+	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
 	if h.windows {
 		w := h.feed.Processes.world
 		var layouts []*frame.Layout

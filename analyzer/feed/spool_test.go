@@ -89,6 +89,16 @@ func TestHistory_NowhereToWrite(t *testing.T) {
 		}
 	}
 
+	// A part that could not be written is not sorted and tried again for each row that comes.
+	if h.rows.file, err = temporary(); err != nil {
+		t.Fatal(err)
+	}
+
+	parts := len(h.rows.ends)
+	if h.AddStep(stepRow(0, 1, 3000, 3000*second, 1)); len(h.rows.ends) != parts {
+		t.Errorf("%d parts after an error, %d before", len(h.rows.ends), parts)
+	}
+
 	if _, err := h.Settle(nil); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Fatalf("Settle()=%v, want an error that names TMPDIR", err)
 	}

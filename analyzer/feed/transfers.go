@@ -61,16 +61,7 @@ type transfers struct {
 	// Windows of one group come from each of its ranks: they are one transfer when the job has passed
 	// the window's last step.
 	known   *frame.Communicators
-	pending map[transferKey]*transfer
-	// No window that is pending ended before this step of this attempt: most steps end none.
-	attempt int
-	soonest int64
-}
-
-// transfer is one that is being put together.
-type transfer struct {
-	frame.Transfer
-	key transferKey
+	pending map[transferKey]*frame.Transfer
 }
 
 type transferKey struct {
@@ -89,14 +80,14 @@ func (t *transfers) add(p *process, row int, op string, w *window) {
 	key := transferKey{int32(p.Attempt), g, w.Op, w.Repeat, w.From}
 	x := t.pending[key]
 	if x == nil {
-		x = &transfer{t.known.Transfer(g), key}
-		x.Op, x.Attempt, x.From, x.Repeat = op, p.Attempt, w.From, int(w.Repeat)
+		made := t.known.Transfer(g)
+		made.Op, made.Attempt, made.From, made.Repeat = op, p.Attempt, w.From, int(w.Repeat)
+		x = &made
 		t.pending[key] = x
 	}
 
 	x.Rows, x.Seconds = append(x.Rows, int32(row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
-	t.soonest = min(t.soonest, x.To)
 	if w.Quickest == w.Quickest && !(x.Quickest <= w.Quickest) {
 		x.Quickest = w.Quickest
 	}
@@ -107,28 +98,22 @@ func (t *transfers) add(p *process, row int, op string, w *window) {
 
 // until hands over the windows that ended before a step of an attempt, in order.
 func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
-	if attempt == t.attempt && step <= t.soonest {
-		return
-	}
-
-	t.attempt, t.soonest = attempt, math.MaxInt64
-	var due []*transfer
-	for _, x := range t.pending {
+	var due []transferKey
+	for k, x := range t.pending {
 		if x.Attempt < attempt || x.Attempt == attempt && x.To < step {
-			due = append(due, x)
-		} else {
-			t.soonest = min(t.soonest, x.To)
+			due = append(due, k)
 		}
 	}
 
 	// A map's order is chance; sums of floats come out alike only in one order.
-	slices.SortFunc(due, func(a, b *transfer) int {
-		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.To, b.To), cmp.Compare(a.Repeat, b.Repeat),
-			cmp.Compare(a.key.group, b.key.group), cmp.Compare(a.key.op, b.key.op), cmp.Compare(a.From, b.From))
+	slices.SortFunc(due, func(a, b transferKey) int {
+		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(t.pending[a].To, t.pending[b].To), cmp.Compare(a.repeat, b.repeat),
+			cmp.Compare(a.group, b.group), cmp.Compare(a.op, b.op), cmp.Compare(a.from, b.from))
 	})
-	for _, x := range due {
+	for _, k := range due {
+		x := t.pending[k]
 		x.Finish()
-		take(&x.Transfer)
-		delete(t.pending, x.key)
+		take(x)
+		delete(t.pending, k)
 	}
 }
