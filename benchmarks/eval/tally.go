@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -116,8 +117,11 @@ func (t tally) within(n int) float64 {
 // shownFailures bounds the failing cases that are printed per scenario.
 const shownFailures = 12
 
-// failures lists the cases that went wrong, as what to type to see them.
+// failures lists the cases that went wrong, those with a false alarm first, as what to
+// type to see them.
 func (t tally) failures(w io.Writer, name, what string) {
+	t = slices.Clone(t)
+	slices.SortStableFunc(t, func(a, b *outcome) int { return cmp.Compare(b.alarms(), a.alarms()) })
 	var lines []string
 	for _, o := range t {
 		if reasons := o.reasons(); len(reasons) > 0 {

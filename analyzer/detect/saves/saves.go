@@ -217,7 +217,7 @@ func (s *Watch) judge(v []float32, mid float32, step int64, ended func(int)) {
 		need = lonelySaves
 	}
 
-	rankHeight, nodeHeight := s.ranks.height(s.saves), s.nodes.height(s.saves)
+	rankTop, nodeTop := s.ranks.top(s.saves), s.nodes.top(s.saves)
 	sum, n := make([]float32, len(s.l.Nodes)), make([]float32, len(s.l.Nodes))
 	for r, y := range s.lns {
 		node := s.l.Node[r]
@@ -227,20 +227,20 @@ func (s *Watch) judge(v []float32, mid float32, step int64, ended func(int)) {
 
 		x, least, _ := s.score(r, mid)
 		score := robust.Clip(2*x/least-1, saveDown, saveUp)
-		s.ranks.add(r, score, saveTop*rankHeight)
+		s.ranks.add(r, score, rankTop)
 		sum[node], n[node] = sum[node]+score, n[node]+1
 	}
 
 	for k := range sum {
 		if n[k] > 0 {
-			s.nodes.add(k, sum[k]/n[k], saveTop*nodeHeight)
+			s.nodes.add(k, sum[k]/n[k], nodeTop)
 		}
 	}
 
 	for r, y := range s.lns {
 		if node := s.l.Node[r]; y == y && node >= 0 {
-			climbed := s.ranks.Climb[r] >= rankHeight || s.nodes.Climb[node] >= nodeHeight
-			s.settle(r, v[r], mid, step, climbed && s.run[r]+1 >= need, ended)
+			climbed := !s.proof[r] && s.run[r]+1 >= need && (s.ranks.slow(r, s.saves) || s.nodes.slow(int(node), s.saves))
+			s.settle(r, v[r], mid, step, climbed, ended)
 		}
 	}
 }
@@ -281,6 +281,10 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 	together := s.rise[r] * robust.Sqrt(k) / noise
 	most := float32(s.over[r]) >= threshold.SlowShare*k
 	switch {
+	case s.proof[r] && !most && s.over[r] >= habit: // slow they were, and are no longer
+		ended(r)
+		s.ranks.Climb[r] = 0
+		s.ordinary(r, mid)
 	case s.proof[r] && (together < saveDoubt || !most): // the storage turned out to differ so by itself
 		s.proof[r] = false
 	case !s.proof[r] && climbed && most && s.rise[r] >= saveRise && together >= saveAlarm && s.cost[r] >= saveLeast:

@@ -93,6 +93,21 @@ func TestWatch_SinceTheFirstSlow(t *testing.T) {
 	}
 }
 
+// TestWatch_ShortHabit: eight slow saves are told when they are over, though that is before the
+// test has climbed down again.
+func TestWatch_ShortHabit(t *testing.T) {
+	w, _, ended := play(3, 16, 30, func(r, k int) float64 {
+		if r == 3 && k >= 10 && k < 18 {
+			return 3
+		}
+
+		return 1
+	})
+	if x := w.Slow(3); w.Guilty(3) || len(ended) != 1 || ended[0] != 3 || x.Until != 170 {
+		t.Errorf("ended %v, slow saves %+v, want those of rank 3 until step 170, once", ended, x)
+	}
+}
+
 // TestWatch_Health: chance and one pause accuse nobody, and what slows all is the storage.
 func TestWatch_Health(t *testing.T) {
 	for seed := range uint64(50) {

@@ -3,6 +3,7 @@ package saves
 // Checkpoints.
 const (
 	saves      = 3 // in a row
+	habit      = 6 // so many slow ones, then ordinary ones, are a habit that has ended; fewer were chance
 	keptSaves  = 8
 	saveRise   = 0.26 // ln 1.3
 	acrossRise = 0.59 // ln 1.8: against savers of other roles, whose files differ
@@ -17,10 +18,10 @@ const (
 	// saveOdds is the chance of a false alarm in a job's saves so far. leastScores must be
 	// known to tell what the storage does in health, of the last keptScores; before,
 	// saveUnknown stands for it. saveTheta and saveSteep bound it.
-	saveOdds    = 0.03
+	saveOdds    = 0.001
 	keptScores  = 512
 	leastScores = 24
-	saveUnknown = 1.0
+	saveUnknown = 1.15
 	saveTheta   = 0.1
 	saveSteep   = 2.0
 	// saveAlarm is the z of all slow saves in a row together. Saves differ by a fifth
