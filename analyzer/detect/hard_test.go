@@ -304,7 +304,10 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"congestion", 900464},        // a congested wire makes forward passes long, and nobody slow
 		{"congestion", 8900520},       // gusts are not the jitter that tells gusts
 		{"slow-link", 8316228106},     // nor is a link that is far slower than in any gust
-		{"culprits", 900151},          // members that take turns in coming last make no link slow
+		{"mixed-hardware", 602214175}, // newer stages beside a rank that is slow from the start are no little work
+		{"mixed-hardware", 5000000855},
+		{"mixed-hardware", 6000000145}, // the newer of a stage half of each are half as fast as the one old is slow
+		{"culprits", 900151},           // members that take turns in coming last make no link slow
 	} {
 		v, truth := weighed(t, tt.name, tt.seed, 0, func(*simulate.Config) {})
 		slow, got := truth.SlowNodes, accused(v)

@@ -37,7 +37,7 @@ type Sharing struct {
 	sxy, sww, sxx []float64 // per role, exponential sums
 	terms         []float64 // how many terms are in them
 	mean, wmean   []float32 // per rank: centres of x and w
-	seen          []uint8
+	seen, told    []uint8   // how often x and w
 	dev, w, whole []float32
 	ref           *Reference // of works
 	levels        []float32  // of the parts of one
@@ -54,7 +54,7 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 	return &Sharing{
 		parts: parts, Usable: usable, within: within, noise: sharedNoise, role: l.Role, Common: make([]float32, len(parts)),
 		sxy: make([]float64, g), sww: make([]float64, g), sxx: make([]float64, g), terms: make([]float64, g), slopes: make([]float32, g),
-		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), w: make([]float32, n),
+		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), told: make([]uint8, n), w: make([]float32, n),
 		dev: make([]float32, n), whole: make([]float32, len(parts)),
 		ref: oneRole(len(parts)),
 	}
@@ -141,11 +141,11 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 // takes that much more than they: newer hardware, not less work. 0 or below.
 func (s *Sharing) quicker(r int) float32 {
 	g := s.role[r]
-	if s.within != nil || s.seen[r] == 0 || len(s.parts) < threshold.MedianPeers {
+	if s.within != nil || s.told[r] == 0 || len(s.parts) < threshold.MedianPeers {
 		return 0
 	}
 
-	by := s.wmean[r] - min(0, s.mean[r]) + float32(surely*s.differs(int(g))/math.Sqrt(float64(s.seen[r])))
+	by := s.wmean[r] - min(0, s.mean[r]) + float32(surely*s.differs(int(g))/math.Sqrt(float64(s.told[r])))
 	return min(0, by)
 }
 
@@ -316,7 +316,7 @@ func (s *Sharing) learn(waited []bool, t known) {
 
 	for r, x := range s.dev {
 		g := s.role[r]
-		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] || s.within == nil && !t.Healthy(r) || t.Degraded(r) {
+		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] {
 			continue
 		}
 
@@ -326,10 +326,17 @@ func (s *Sharing) learn(waited []bool, t known) {
 		}
 
 		dx, dw := robust.Clip(x-s.mean[r], -mostX, mostX), robust.Clip(s.w[r]-s.wmean[r], -mostW, mostW)
+		if s.within == nil { // what the others take of its work they tell while it is slow as well
+			s.wmean[r] += dw / float32(s.told[r]+2)
+			s.told[r] = min(s.told[r]+1, 200)
+		}
+
+		if s.within == nil && !t.Healthy(r) || t.Degraded(r) {
+			continue
+		}
+
 		if s.within == nil {
-			a := 1 / float32(s.seen[r]+2)
-			s.mean[r] += a * dx
-			s.wmean[r] += a * dw
+			s.mean[r] += dx / float32(s.seen[r]+2)
 			s.seen[r] = min(s.seen[r]+1, 200)
 		}
 
