@@ -2,6 +2,7 @@ package marker
 
 import (
 	"bytes"
+	"math"
 	"unicode/utf8"
 )
 
@@ -31,46 +32,65 @@ func (p *Parser) Parse(line []byte) error {
 	return p.strict(line)
 }
 
+// numbers is what stands before each number of a marker line, in TaskD's order.
+var numbers = [...]string{
+	`{"Kind":1,"Flag":`, `,"SourceKind":`, `,"Timestamp":`, `,"Id":`, `,"MsptiObjectId":{"Pt":{"ProcessId":`, `,"ThreadId":`,
+	`},"Ds":{"DeviceId":`, `,"StreamId":`,
+}
+
 // quick reads a marker line with the keys in TaskD's order and no white space.
 func (p *Parser) quick(line []byte) bool {
-	c := cursor{b: line}
-	m := &p.Marker
-	m.Kind = KindMarker
-	if !c.skip(`{"Kind":1,"Flag":`) {
+	var v [len(numbers)]uint64
+	for k, before := range numbers {
+		if len(line) < len(before) || string(line[:len(before)]) != before {
+			return false
+		}
+
+		line = line[len(before):]
+		n := 0
+		for n < len(line) && line[n]-'0' <= 9 {
+			v[k] = v[k]*10 + uint64(line[n]-'0')
+			n++
+		}
+
+		// A longer number is left to the strict path, which knows where uint64 ends.
+		if n == 0 || n > 19 || n > 1 && line[0] == '0' {
+			return false
+		}
+
+		line = line[n:]
+	}
+
+	if max(v[0], v[1], v[4], v[5], v[6], v[7]) > math.MaxUint32 {
 		return false
 	}
 
-	m.Flag = c.u32()
-	c.expect(`,"SourceKind":`)
-	m.Source = c.u32()
-	c.expect(`,"Timestamp":`)
-	m.Timestamp = c.u64()
-	c.expect(`,"Id":`)
-	m.ID = c.u64()
-	c.expect(`,"MsptiObjectId":{"Pt":{"ProcessId":`)
-	m.Process = c.u32()
-	c.expect(`,"ThreadId":`)
-	m.Thread = c.u32()
-	c.expect(`},"Ds":{"DeviceId":`)
-	m.Device = c.u32()
-	c.expect(`,"StreamId":`)
-	m.Stream = c.u32()
+	m := &p.Marker
+	m.Kind, m.Timestamp, m.ID = KindMarker, v[2], v[3]
+	m.Flag, m.Source = uint32(v[0]), uint32(v[1])
+	m.Process, m.Thread, m.Device, m.Stream = uint32(v[4]), uint32(v[5]), uint32(v[6]), uint32(v[7])
+	return p.words(line)
+}
+
+// words reads the rest of a marker line, its name and its domain.
+func (p *Parser) words(line []byte) bool {
+	if string(line) == `}},"Name":"","Domain":""}` { // every line but a host start
+		return true
+	}
+
+	c := cursor{b: line}
 	c.expect(`}},"Name":"`)
 	if c.bad {
 		return false
 	}
 
-	if c.skip(`","Domain":""}`) { // every line but a host start
-		return c.i == len(line)
-	}
-
-	m.Name = p.text(&c)
+	p.Marker.Name = p.text(&c)
 	c.expect(`,"Domain":"`)
 	if c.bad {
 		return false
 	}
 
-	m.Domain = c.plain()
+	p.Marker.Domain = c.plain()
 	c.expect(`}`)
 	return !c.bad && c.i == len(line)
 }
@@ -153,38 +173,6 @@ func (c *cursor) expect(s string) {
 	if !c.skip(s) {
 		c.bad = true
 	}
-}
-
-// u64 reads an unsigned number of at most 19 digits: a longer one is left to the
-// strict path, which knows where uint64 ends.
-func (c *cursor) u64() uint64 {
-	i, v := c.i, uint64(0)
-	for i < len(c.b) {
-		d := c.b[i] - '0'
-		if d > 9 {
-			break
-		}
-
-		v = v*10 + uint64(d)
-		i++
-	}
-
-	n := i - c.i
-	if n == 0 || n > 19 || n > 1 && c.b[c.i] == '0' {
-		c.bad = true
-	}
-
-	c.i = i
-	return v
-}
-
-func (c *cursor) u32() uint32 {
-	v := c.u64()
-	if v > 1<<32-1 {
-		c.bad = true
-	}
-
-	return uint32(v)
 }
 
 // plain reads the rest of a string value without escapes and its closing quote.
