@@ -218,13 +218,38 @@ func (in *Waits) measure(raw, self []float32) {
 			}
 		}
 
-		forward := robust.Median(in.buf)
+		forward, known := robust.Median(in.buf), len(in.buf) > 0
 		for _, r := range rows {
-			if in.Worked[r] = robust.NaN; in.Waited[r] && len(in.buf) > 0 && self[r] > 0 {
-				in.Worked[r] = min(0, float32(math.Log(float64(forward*self[r]/raw[r]))))
+			if in.Worked[r] = robust.NaN; in.Waited[r] && known && self[r] > 0 {
+				share := max(forward, in.forward(int(r), raw, self))
+				in.Worked[r] = min(0, float32(math.Log(float64(share*self[r]/raw[r]))))
 			}
 		}
 	}
+}
+
+// forward is the share that forward has of the own time of those that row r waited for, 0
+// where nobody tells. Own time holds what nobody recorded of waits between stages; the
+// slowest stage has none of these, so forward is more of its own time than of its peers'.
+func (in *Waits) forward(r int, raw, self []float32) float32 {
+	in.buf = in.buf[:0]
+	for d := range in.groups {
+		if in.groups[d] == nil || in.groups[d][r] < 0 {
+			continue
+		}
+
+		for _, p := range in.layout.Groups[in.groups[d][r]].Rows {
+			if !in.Waited[p] && self[p] > 0 && raw[p] == raw[p] {
+				in.buf = append(in.buf, raw[p]/self[p])
+			}
+		}
+	}
+
+	if len(in.buf) == 0 {
+		return 0
+	}
+
+	return robust.Median(in.buf)
 }
 
 // due reports whether the usual wait of row r is looked at in this step: at once
