@@ -177,7 +177,9 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 			if t.WasAbove(p, least) {
 				out.always[n] = true
 			}
-		case x <= -max(t.Standing(r)/3, t.Doubt(p)) && !t.Few(p): // among two of each kind half as fast
+
+		case x <= -max(t.Standing(r)/3, t.Doubt(p)) && !t.Few(p):
+			// Among two of each kind the new are half as far from the middle as one old is elsewhere.
 			out.fast[n] = true
 		}
 	}
