@@ -281,7 +281,7 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 	together := s.rise[r] * robust.Sqrt(k) / noise
 	most := float32(s.over[r]) >= threshold.SlowShare*k
 	switch {
-	case s.proof[r] && !most && s.over[r] >= habit: // slow they were, and are no longer
+	case s.proof[r] && together >= saveDoubt && !most && s.over[r] >= habit: // slow they were, and are no longer
 		ended(r)
 		s.ranks.Climb[r] = 0
 		s.ordinary(r, mid)
