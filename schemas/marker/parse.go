@@ -32,16 +32,16 @@ func (p *Parser) Parse(line []byte) error {
 	return p.strict(line)
 }
 
-// numbers is what stands before each number of a marker line, in TaskD's order.
-var numbers = [...]string{
+// beforeNumbers is what stands before each number of a marker line, in TaskD's order.
+var beforeNumbers = [...]string{
 	`{"Kind":1,"Flag":`, `,"SourceKind":`, `,"Timestamp":`, `,"Id":`, `,"MsptiObjectId":{"Pt":{"ProcessId":`, `,"ThreadId":`,
 	`},"Ds":{"DeviceId":`, `,"StreamId":`,
 }
 
 // quick reads a marker line with the keys in TaskD's order and no white space.
 func (p *Parser) quick(line []byte) bool {
-	var v [len(numbers)]uint64
-	for k, before := range numbers {
+	var v [len(beforeNumbers)]uint64
+	for k, before := range beforeNumbers {
 		if len(line) < len(before) || string(line[:len(before)]) != before {
 			return false
 		}

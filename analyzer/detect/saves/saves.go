@@ -6,7 +6,7 @@
 //
 // Invariant: one slow save convicts nobody, what slows all savers together is the
 // storage, and who was convicted is acquitted if the storage's noise explains the saves, or
-// most of them turn out to be ordinary. Caveat: of two or three savers a slow one is named late or not at all; one
+// most of them turn out to be ordinary; has recovered if many were slow before. Caveat: of two or three savers a slow one is named late or not at all; one
 // that saves without peers is compared with its own past and with other roles' savers.
 package saves
 
