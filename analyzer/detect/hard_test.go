@@ -303,6 +303,10 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"mixed-hardware", 223606841}, // half of the nodes are as slow as they always were, in own time alone
 		{"mixed-hardware", 577215785}, // so are whole replicas
 		{"routing", 577215751},        // who waited for the culprit tells of its expert by its own time
+		{"routing", 271828261},        // whose stages told too much of its work does not tell its expert's load
+		{"routing", 5000000065},
+		{"routing", 692820340},        // the stages' work is told apart from popular experts
+		{"routing", 5000000204},       // forward passes that are long through exchanges of experts are no bursts
 		{"congestion", 900464},        // a congested wire makes forward passes long, and nobody slow
 		{"congestion", 8900520},       // gusts are not the jitter that tells gusts
 		{"slow-link", 8316228106},     // nor is a link that is far slower than in any gust

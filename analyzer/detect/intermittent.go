@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -22,7 +23,7 @@ func (e *Engine) intermittentNodes(all nodes, culprits []candidate) {
 
 	for _, s := range []signal{compute, loading, own} {
 		for _, r := range found[s] {
-			if s == own && !e.ownSpikes(r, found) || s != loading && e.sharesFate(r, culprits) {
+			if s == own && !e.ownSpikes(r, found) || s == compute && e.onlyForward(r) || s != loading && e.sharesFate(r, culprits) {
 				continue
 			}
 
@@ -77,6 +78,17 @@ func (e *Engine) sharesFate(r int, culprits []candidate) bool {
 	}
 
 	return false
+}
+
+// onlyForward reports whether the own time of rank r, which is healthy, lacks the slow steps of its
+// forward passes: where these hold exchanges between experts, whoever is late makes them long.
+func (e *Engine) onlyForward(r int) bool {
+	if e.groupOf(r, frame.EP) == nil || !e.seen[frame.Self] || !e.tracks[own].Healthy(r) {
+		return false
+	}
+
+	seconds := func(s signal) float64 { return e.tracks[s].Spikes(r).Sum * e.value(r, s, threshold.Window) }
+	return seconds(own) < computeShare*seconds(compute)
 }
 
 // ownSpikes decides whether slow steps seen in self time only belong to the rank:

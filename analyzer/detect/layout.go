@@ -42,7 +42,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 
 		if !same {
 			e.tracks[s] = sequential.New(&e.cfg, e.n, units(s))
-			e.sharing[s], e.experts[s] = residual.NewStages(l), residual.NewExperts(l)
+			e.sharing[s], e.experts[s] = residual.NewSharing(l)
 			continue
 		}
 

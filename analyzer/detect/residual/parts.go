@@ -1,9 +1,32 @@
 package residual
 
-import "github.com/laggard-dev/laggard/analyzer/frame"
+import (
+	"slices"
 
-// NewStages finds what the stages of a replica share.
-func NewStages(l *frame.Layout) *Sharing { return newSharing(l, replicaParts(l), nil) }
+	"github.com/laggard-dev/laggard/analyzer/frame"
+)
+
+// NewSharing finds what the stages of a replica share, and what those share that hold the same
+// expert of a stage in several groups of experts. What stages share is to be removed first.
+func NewSharing(l *frame.Layout) (stages, experts *Sharing) {
+	parts, groups := expertParts(l)
+	stages, experts = newSharing(l, replicaParts(l), nil), newSharing(l, parts, groups)
+	if experts.Usable {
+		experts.noise = 1 / float64(max(1, len(parts[0])-1)) // as that of a mean
+	}
+
+	if !experts.Usable || !stages.Usable {
+		return stages, experts
+	}
+
+	experts.stages = stages
+	stages.popular = make([]float32, len(parts))
+	for _, p := range parts {
+		stages.holders = append(stages.holders, slices.Concat(p...))
+	}
+
+	return stages, experts
+}
 
 // replicaParts is the rows of each stage of each replica.
 func replicaParts(l *frame.Layout) [][][]int32 {
@@ -25,13 +48,13 @@ func replicaParts(l *frame.Layout) [][][]int32 {
 	return out
 }
 
-// NewExperts finds what those share that hold the same expert of a stage in several
-// groups of experts.
-func NewExperts(l *frame.Layout) *Sharing {
+// expertParts is the rows that hold the same expert of a stage, by replica, and the groups of
+// experts.
+func expertParts(l *frame.Layout) (parts [][][]int32, groups [][]int32) {
 	type seat struct{ stage, at int }
 	var order []seat
 	bySeat := map[seat]map[int32][]int32{}
-	groups := [][]int32{}
+	groups = [][]int32{}
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if g.Metric() != frame.EP || !g.Complete() {
@@ -54,7 +77,6 @@ func NewExperts(l *frame.Layout) *Sharing {
 		}
 	}
 
-	var parts [][][]int32
 	for _, k := range order {
 		var p [][]int32
 		for q := range l.Replicas {
@@ -66,10 +88,5 @@ func NewExperts(l *frame.Layout) *Sharing {
 		parts = append(parts, p)
 	}
 
-	s := newSharing(l, parts, groups)
-	if s.Usable {
-		s.noise = 1 / float64(max(1, len(parts[0])-1)) // as that of a mean
-	}
-
-	return s
+	return parts, groups
 }

@@ -33,6 +33,10 @@ type Sharing struct {
 	columns int
 	active  bool      // some role shares
 	slopes  []float32 // per role, of the last look
+	stages  *Sharing  // of those that hold the same expert: what is taken out before
+	holders [][]int32 // of stages: expert → rows that hold it
+	popular []float32 // per expert: how much longer than usual its holders lately take
+	slowed  []bool    // per rank: its other parts are slow in this step, so they don't tell its work
 
 	sxy, sww, sxx []float64 // per role, exponential sums
 	terms         []float64 // how many terms are in them
@@ -55,7 +59,7 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 		parts: parts, Usable: usable, within: within, noise: sharedNoise, role: l.Role, Common: make([]float32, len(parts)),
 		sxy: make([]float64, g), sww: make([]float64, g), sxx: make([]float64, g), terms: make([]float64, g), slopes: make([]float32, g),
 		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), told: make([]uint8, n), w: make([]float32, n),
-		dev: make([]float32, n), whole: make([]float32, len(parts)),
+		dev: make([]float32, n), whole: make([]float32, len(parts)), slowed: make([]bool, n),
 		ref: oneRole(len(parts)),
 	}
 }
@@ -88,6 +92,7 @@ func (s *Sharing) Mates(r int) []int32 {
 // other parts is noise of its own, and added to left.
 func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32, waited []bool, left []float32, t known) bool {
 	s.Used = false
+	clear(s.slowed)
 	if !s.Usable {
 		for q := range s.Common {
 			s.Common[q] = robust.NaN
@@ -102,6 +107,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 
 	s.deviate(logs, level, now, worked, waited)
 	s.excuse(t)
+	s.forgetExperts()
 	s.others()
 	s.learn(waited, t)
 	s.active = false
@@ -128,6 +134,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 		work := s.slopes[g] * (w - s.quicker(r))
 		if most := s.dev[r] + fastest*t.Noise(r); s.within == nil && !t.Degraded(r) && work > most {
 			work = most // nobody is faster than its work allows but by chance: the other stages are slow
+			s.slowed[r] = true
 		}
 
 		logs[r] -= work
@@ -152,7 +159,8 @@ func (s *Sharing) quicker(r int) float32 {
 // deviate sets dev[r] to how far rank r is from what is usual in its role, less what
 // all roles have in common in this step. An expert's load lasts too long to tell it from
 // what is usual, so its ranks are compared with those of the other experts in their group. Who
-// waited tells the work still: its own, without the wait.
+// waited tells the work still: its own, without the wait. Whose stages told too much of its work
+// does not tell an expert's load.
 func (s *Sharing) deviate(logs []float32, level []float64, now, worked []float32, waited []bool) {
 	s.buf = s.buf[:0]
 	for g, m := range now {
@@ -165,7 +173,7 @@ func (s *Sharing) deviate(logs []float32, level []float64, now, worked []float32
 	for r, x := range logs {
 		g := s.role[r]
 		switch {
-		case g < 0 || x != x:
+		case g < 0 || x != x || s.stages != nil && s.stages.slowed[r]:
 			s.dev[r] = robust.NaN
 		case s.within != nil:
 			s.dev[r] = x - now[g]
@@ -255,6 +263,26 @@ func (s *Sharing) elsewhere(parts [][]int32, but int) float32 {
 	return robust.Median(s.buf)
 }
 
+// forgetExperts takes out of dev how much longer the holders of each rank's expert lately took. A
+// popular expert stays so for many steps, and is another one in each stage: what the stages of
+// a replica share in one step is the rest.
+func (s *Sharing) forgetExperts() {
+	for k, rows := range s.holders {
+		s.buf = s.buf[:0]
+		before := s.popular[k]
+		for _, r := range rows {
+			if x := s.dev[r]; x == x {
+				s.buf = append(s.buf, x)
+				s.dev[r] -= before
+			}
+		}
+
+		if m := robust.Median(s.buf); m == m {
+			s.popular[k] += popularWeight * (m - before)
+		}
+	}
+}
+
 // others sets w[r] to the median over the other parts of r's work, and the common part
 // of each work to how far it is from the others. Of two ranks of a part the faster one
 // tells the work: slowness only adds.
@@ -294,126 +322,4 @@ func (s *Sharing) others() {
 	}
 
 	s.ref.Relative(s.whole, s.Common)
-}
-
-// learn follows how a rank goes with the other parts in each role: about its own centre,
-// so that a rank that is always slow teaches nothing, nor does one that got slow. An expert's load would be in that
-// centre; there no rank counts for more than usual ones.
-func (s *Sharing) learn(waited []bool, t known) {
-	keep := 1 - 1/min(threshold.Memory, max(youngMemory, float64(s.columns))) // the wild first steps are soon forgotten
-	for g := range s.sxy {
-		s.sxy[g] *= keep
-		s.sww[g] *= keep
-		s.sxx[g] *= keep
-		s.terms[g] *= keep
-	}
-
-	most := float32(mostDev)
-	if s.within != nil {
-		s.buf = robust.Compact(s.buf[:0], s.dev)
-		most = usualDevs * robust.Spread(s.buf)
-	}
-
-	for r, x := range s.dev {
-		g := s.role[r]
-		if g < 0 || x != x || s.w[r] != s.w[r] || waited != nil && waited[r] {
-			continue
-		}
-
-		mostX, mostW := most, most
-		if s.within == nil && s.terms[g] >= settledColumns*float64(len(s.parts)) {
-			mostX, mostW = clipAt(s.sxx[g]/s.terms[g]), clipAt(s.sww[g]/s.terms[g])
-		}
-
-		dx, dw := robust.Clip(x-s.mean[r], -mostX, mostX), robust.Clip(s.w[r]-s.wmean[r], -mostW, mostW)
-		if s.within == nil { // what the others take of its work they tell while it is slow as well
-			s.wmean[r] += dw / float32(s.told[r]+2)
-			s.told[r] = min(s.told[r]+1, 200)
-		}
-
-		if s.within == nil && !t.Healthy(r) || t.Degraded(r) {
-			continue
-		}
-
-		if s.within == nil {
-			s.mean[r] += dx / float32(s.seen[r]+2)
-			s.seen[r] = min(s.seen[r]+1, 200)
-		}
-
-		s.sxy[g] += float64(dx * dw)
-		s.sww[g] += float64(dw * dw)
-		s.sxx[g] += float64(dx * dx)
-		s.terms[g]++
-	}
-}
-
-// clipAt is how far from its centre a rank counts, where the mean square was so much: a rank that
-// gets slow, and those that wait for it, seem to share much work until it is suspect.
-func clipAt(square float64) float32 {
-	return float32(min(mostDev, usualDevs*math.Sqrt(square)))
-}
-
-// Spread is how much what is shared differs, 0 where nothing is.
-func (s *Sharing) Spread() float64 {
-	most := 0.0
-	for g, x := range s.slopes {
-		if x > 0 {
-			most = max(most, s.differs(g))
-		}
-	}
-
-	return most
-}
-
-// Apart is how much the works differ, shared or not: what a whole stage has of it, more to do for
-// all its ranks, can't be told from slowness.
-func (s *Sharing) Apart() float64 {
-	most := 0.0
-	for g, n := range s.terms {
-		if n > 0 {
-			most = max(most, s.differs(g))
-		}
-	}
-
-	return most
-}
-
-// differs is how much the works of role g differ: a standard deviation, of logarithms.
-func (s *Sharing) differs(g int) float64 { return math.Sqrt(s.sww[g] / s.terms[g]) }
-
-// slope is what to take of w in role g: 0 while they don't go together. Both are
-// measured with noise, so least squares would fall short: Deming's line takes the noise
-// of w, a middle of other parts, to be a known share of that of a rank (Deming,
-// Statistical Adjustment of Data, 1943). A stage of a real job follows 1.52 times.
-// Where correlation is weak the line hangs on that share, so it is believed by degrees.
-func (s *Sharing) slope(g int) float64 {
-	if s.sww[g] <= 0 || s.sxx[g] <= 0 {
-		return 0
-	}
-
-	r := s.sxy[g] / math.Sqrt(s.sww[g]*s.sxx[g])
-	if r <= SharedCorrelation {
-		return 0
-	}
-
-	sure := min(1, (r-SharedCorrelation)/(sharedSure-SharedCorrelation))
-	d := s.sxx[g] - s.sww[g]/s.noise
-	slope := (d + math.Sqrt(d*d+4*s.sxy[g]*s.sxy[g]/s.noise)) / (2 * s.sxy[g])
-	return sure * (1 + sure*(min(slope, sharedMost)-1))
-}
-
-// Together is the median correlation of roles with the rest of their replica.
-func (s *Sharing) Together() float64 {
-	var v []float64
-	for g := range s.sxy {
-		if s.sww[g] > 0 && s.sxx[g] > 0 {
-			v = append(v, s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]))
-		}
-	}
-
-	if len(v) == 0 {
-		return 0
-	}
-
-	return robust.Median64(v)
 }

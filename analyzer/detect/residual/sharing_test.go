@@ -46,7 +46,8 @@ func TestSharing_ExpertLoad(t *testing.T) {
 		l.Groups = append(l.Groups, frame.Group{Dim: "ep", Size: experts, Rows: rows[g*experts : (g+1)*experts]})
 	}
 
-	s, left, ref := NewExperts(l), make([]float32, n), NewReference(l)
+	_, s := NewSharing(l)
+	left, ref := make([]float32, n), NewReference(l)
 	chance := rand.New(rand.NewPCG(1, 2))
 	var load [experts]float64
 	logs, out := make([]float32, n), make([]float32, n)

@@ -7,7 +7,7 @@ func (s *Sharing) State() state.Fields {
 	return state.Fields{
 		"used": &s.Used, "common": &s.Common, "columns": state.Counts(&s.columns), "active": &s.active, "slopes": &s.slopes,
 		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "mean": &s.mean,
-		"wmean": &s.wmean, "seen": &s.seen, "told": &s.told,
+		"wmean": &s.wmean, "seen": &s.seen, "told": &s.told, "popular": &s.popular,
 	}
 }
 

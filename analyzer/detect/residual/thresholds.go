@@ -27,6 +27,8 @@ const (
 	fastest = 3
 	// surely times the error of its mean is how far a work must be below what is usual.
 	surely = 1
+	// popularWeight is what a step weighs in how popular an expert lately was.
+	popularWeight = 0.15
 	// sharedColumns must have been seen before.
 	sharedColumns = 4
 )
