@@ -89,6 +89,8 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 		s.sum(inc, p)
 	}
 
+	sum.sort()
+
 	out.StartNs, out.StepNs = self.start, self.dur
 	sum.fill(&out)
 	if sum.backwards > 0 {
@@ -195,9 +197,15 @@ func common(a, b []interval) (total int64) {
 	return total
 }
 
-// merge appends the union of one side's intervals, apart and in order.
+// sort puts intervals in the order in which merge and unions take them.
+func (t *sums) sort() {
+	for _, all := range [...][]interval{t.comm, t.compute, t.backward, t.blocked} {
+		slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.from, b.from) })
+	}
+}
+
+// merge appends the union of one side's intervals, apart and in order; all are sorted by start.
 func merge(dst, all []interval, side record.Side) []interval {
-	slices.SortFunc(all, byStart)
 	for _, iv := range all {
 		if iv.side != side {
 			continue
@@ -213,9 +221,6 @@ func merge(dst, all []interval, side record.Side) []interval {
 
 	return dst
 }
-
-// byStart orders intervals of both sides and all dimensions.
-func byStart(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
 
 // fill sets the columns of everything but Communication.
 func (t *sums) fill(out *row.Step) {
@@ -249,7 +254,6 @@ func (t *sums) fill(out *row.Step) {
 // as exposed. Waiting that no range covers stays in self time, which so is an
 // upper bound of the rank's own work wherever communication is not overlapped.
 func (t *sums) fillComm(out *row.Step, self *pendingRange) {
-	slices.SortFunc(t.comm, byStart)
 	total, dims := unions(t.comm)
 	out.CommNs = total
 	out.CommTPNs, out.CommPPNs, out.CommDPNs = dims[dimTP], dims[dimPP], dims[dimDP]

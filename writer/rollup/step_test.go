@@ -28,7 +28,7 @@ func TestIntervals(t *testing.T) {
 		sc := &sums{comm: draw(t, "comm", 1), compute: draw(t, "compute", 0)}
 		start := rapid.Int64Range(0, moments).Draw(t, "start")
 		self := &pendingRange{start: start, dur: rapid.Int64Range(0, moments).Draw(t, "dur"), side: record.Side(rapid.IntRange(0, 1).Draw(t, "self"))}
-		slices.SortFunc(sc.comm, byStart)
+		sc.sort()
 
 		all, dims := unions(sc.comm)
 		var wantAll int64
