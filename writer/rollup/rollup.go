@@ -106,10 +106,11 @@ type Stream struct {
 	pairer marker.Pairer
 
 	segments         map[uint32]*source
-	newest           uint32 // index of the last segment
-	current          uint32 // index of the one being read; 0 = none, or one before what State names
-	next             int64  // offset after the last line
-	earliest, latest int64  // times that lines of the current segment can have (timesOf)
+	newest           uint32  // index of the last segment
+	reading          *source // nil before the first
+	current          uint32  // index of the one being read; 0 = none, or one before what State names
+	next             int64   // offset after the last line
+	earliest, latest int64   // times that lines of the current segment can have (timesOf)
 
 	incarnations []*incarnation // in the order they began
 	began        uint64         // incarnations so far
@@ -177,18 +178,18 @@ func (s *Stream) Segment(id record.ID, name string) {
 		s.current = s.newest
 	}
 
-	s.segments[s.current] = src
+	s.segments[s.current], s.reading = src, src
 	s.next = 0
 	s.earliest, s.latest = timesOf(name)
 }
 
 // source returns the segment being read, one without a name where none was begun.
 func (s *Stream) source() *source {
-	if s.segments[s.current] == nil {
+	if s.reading == nil {
 		s.Segment(0, "")
 	}
 
-	return s.segments[s.current]
+	return s.reading
 }
 
 // Line takes one complete line, with or without its '\n', and the offset of its

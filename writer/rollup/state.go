@@ -92,7 +92,7 @@ func (s *Stream) LowWater() segment.Position {
 func (s *Stream) state(low marker.Place) *state {
 	st := &state{
 		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.counts,
-		Until: segment.Position{Segment: s.segments[s.current].Name, Offset: s.next}, Incarnations: s.incarnations,
+		Until: segment.Position{Segment: s.reading.Name, Offset: s.next}, Incarnations: s.incarnations,
 	}
 	needed := map[uint32]bool{s.current: true}
 	for i := range s.segments {
@@ -197,8 +197,8 @@ func (s *Stream) leaveReplay(offset int64) {
 	}
 
 	next := segment.Position{Offset: offset}
-	if src := s.segments[s.current]; src != nil {
-		next.Segment = src.Name
+	if s.reading != nil {
+		next.Segment = s.reading.Name
 	}
 
 	if !next.Before(s.until) {
