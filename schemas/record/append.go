@@ -182,13 +182,26 @@ func appendText(dst []byte, s string) []byte {
 	}
 
 	for ; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+		if special(s[i]) {
 			return appendEscaped(append(dst, s[:i]...), s[i:])
 		}
 	}
 
 	return append(append(dst, s...), '"')
 }
+
+// specials marks the bytes of w that end a plain run of text: quote, backslash,
+// control characters, bytes above 0x7f. A borrow spoils only what follows the first.
+// (x - ones) &^ x & highs is the test for a zero byte of "Bit Twiddling Hacks"
+// (graphics.stanford.edu/~seander/bithacks.html).
+func specials(w uint64) uint64 {
+	q := w ^ '"'*ones
+	s := w ^ '\\'*ones
+	return (((q - ones) &^ q) | ((s - ones) &^ s) | ((w - 0x20*ones) &^ w) | w) & highs
+}
+
+// special reports whether c ends a plain run of text.
+func special(c byte) bool { return c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf }
 
 // word8 returns the first eight bytes of s as a little-endian word.
 func word8(s string) uint64 {

@@ -99,17 +99,9 @@ const (
 	longestWord = 128
 )
 
-// intern returns the string with the bytes of b, the same one each time while it is in
-// the table. A full table begins anew: hostile input costs allocations, never memory.
+// intern returns the string with the bytes of b, which word finds from then on. A full table
+// begins anew: hostile input costs allocations, never memory.
 func (p *Parser) intern(b []byte) string {
-	if len(b) == 0 {
-		return ""
-	}
-
-	if s, known := p.words[string(b)]; known {
-		return s
-	}
-
 	s := string(b)
 	if len(s) > longestWord {
 		return s
