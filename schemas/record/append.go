@@ -177,12 +177,8 @@ func appendControl(dst []byte, v any) []byte {
 // appendText appends s as a JSON string.
 func appendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	i := 0
-	for ; len(s)-i >= 8 && specials(word8(s[i:])) == 0; i += 8 {
-	}
-
-	for ; i < len(s); i++ {
-		if special(s[i]) {
+	for i := range len(s) {
+		if special[s[i]] {
 			return appendEscaped(append(dst, s[:i]...), s[i:])
 		}
 	}
@@ -190,25 +186,14 @@ func appendText(dst []byte, s string) []byte {
 	return append(append(dst, s...), '"')
 }
 
-// specials marks the bytes of w that end a plain run of text: quote, backslash,
-// control characters, bytes above 0x7f. A borrow spoils only what follows the first.
-// (x - ones) &^ x & highs is the test for a zero byte of "Bit Twiddling Hacks"
-// (graphics.stanford.edu/~seander/bithacks.html).
-func specials(w uint64) uint64 {
-	q := w ^ '"'*ones
-	s := w ^ '\\'*ones
-	return (((q - ones) &^ q) | ((s - ones) &^ s) | ((w - 0x20*ones) &^ w) | w) & highs
-}
+// special are the bytes that end a plain run of text.
+var special = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf
+	}
 
-// special reports whether c ends a plain run of text.
-func special(c byte) bool { return c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf }
-
-// word8 returns the first eight bytes of s as a little-endian word.
-func word8(s string) uint64 {
-	_ = s[7]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-}
+	return t
+}()
 
 // appendEscaped appends s with escapes, and the closing quote.
 func appendEscaped(dst []byte, s string) []byte {

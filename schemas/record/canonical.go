@@ -77,7 +77,7 @@ func (p *Parser) word(b []byte, i int) (s string, end int) {
 		return s, i + n + 1
 	}
 
-	if slices.ContainsFunc(text, special) {
+	if slices.ContainsFunc(text, func(c byte) bool { return special[c] }) {
 		return quoted(b, i-1)
 	}
 

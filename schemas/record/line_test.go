@@ -8,10 +8,8 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -314,26 +312,6 @@ func TestParser_Escapes(t *testing.T) {
 
 		if s := new(counts).disagreement(&p, []byte(c.line)); s != "" {
 			t.Error(s)
-		}
-	}
-}
-
-// TestSpecials holds the eight bytes at once to one after the other.
-func TestSpecials(t *testing.T) {
-	slow := func(s string) bool {
-		return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r >= utf8.RuneSelf })
-	}
-	for at := range 8 {
-		for c := range 256 {
-			for _, other := range []byte{' ', '!', '#', '[', ']', '~', 0x7f, '"', 0, 0xff} {
-				b := bytes.Repeat([]byte{other}, 8)
-				b[at] = byte(c)
-				if got, want := specials(word8(string(b))) == 0, slow(string(b)); got && !want {
-					t.Fatalf("specials(%q) == 0 is %v", b, got)
-				} else if !got && want && other >= '#' && other < 0x7f && c >= '#' && c < 0x7f {
-					t.Fatalf("specials(%q) == 0 is %v: the fast way is never taken", b, got)
-				}
-			}
 		}
 	}
 }
