@@ -104,11 +104,15 @@ func appendNumber(dst []byte, v int64) []byte {
 }
 
 // appendDecimal appends v as strconv.AppendUint does, eight digits at a time: a line has
-// six numbers, and of most of them eight to nineteen digits.
+// six numbers, and most of them have eight to nineteen digits. A ring's number has one.
 func appendDecimal(dst []byte, v uint64) []byte {
 	if v >= eightDigits {
 		dst = appendDecimal(dst, v/eightDigits)
 		return binary.LittleEndian.AppendUint64(dst, zeros|decimals(uint32(v%eightDigits)))
+	}
+
+	if v < 10 {
+		return append(dst, '0'+byte(v))
 	}
 
 	x := decimals(uint32(v))
