@@ -225,10 +225,6 @@ func (s *Stream) pass(offset int64, n int) {
 
 // read takes a line; false means that it is no line of anybody.
 func (s *Stream) read(offset int64, line []byte) bool {
-	if bytes.HasPrefix(line, []byte(`{"Kind":`)) {
-		return s.readMarker(offset, line)
-	}
-
 	t, err := s.parser.Parse(line)
 	if err != nil {
 		return false
@@ -257,6 +253,8 @@ func (s *Stream) read(offset int64, line []byte) bool {
 		s.switched(s.parser.Switch)
 	case record.LineEnd:
 		s.finish(&s.parser.End)
+	case record.LineTaskD:
+		return s.readMarker(offset, line)
 	default:
 		if bytes.Contains(line, []byte(`"Kind"`)) && s.readMarker(offset, line) {
 			return true
