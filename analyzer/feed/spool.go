@@ -3,7 +3,6 @@ package feed
 import (
 	"bufio"
 	"cmp"
-	"container/heap"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -158,30 +157,34 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 	}()
 	// The memory of the last part is given back before the parts are read again.
 	s.data, s.order = nil, nil
-	var parts parts
+	var parts []*part // in the order of their records
+	put := func(p *part) error {
+		more, err := p.next()
+		if more {
+			k, _ := slices.BinarySearchFunc(parts, p, (*part).compare)
+			parts = slices.Insert(parts, k, p)
+		}
+
+		return err
+	}
 	from := int64(0)
 	for k, end := range s.ends {
 		p := &part{number: k, r: bufio.NewReaderSize(io.NewSectionReader(s.file, from, end-from), spoolRead)}
 		from = end
-		if more, err := p.next(); err != nil {
+		if err := put(p); err != nil {
 			return err
-		} else if more {
-			parts = append(parts, p)
 		}
 	}
 
-	for heap.Init(&parts); len(parts) > 0; {
+	for len(parts) > 0 {
 		p := parts[0]
 		if err := take(p.at, p.record[recordHead:]); err != nil {
 			return err
 		}
 
-		if more, err := p.next(); err != nil {
+		parts = slices.Delete(parts, 0, 1)
+		if err := put(p); err != nil {
 			return err
-		} else if more {
-			heap.Fix(&parts, 0)
-		} else {
-			heap.Pop(&parts)
 		}
 	}
 
@@ -221,26 +224,7 @@ func (p *part) next() (bool, error) {
 	return true, nil
 }
 
-// parts is a heap: the part with the earliest record is first, of one time the one that came first.
-type parts []*part
-
-// Len implements heap.Interface.
-func (p parts) Len() int { return len(p) }
-
-// Less implements heap.Interface.
-func (p parts) Less(i, j int) bool {
-	return p[i].at < p[j].at || p[i].at == p[j].at && p[i].number < p[j].number
-}
-
-// Swap implements heap.Interface.
-func (p parts) Swap(i, j int) { p[i], p[j] = p[j], p[i] }
-
-// Push implements heap.Interface.
-func (p *parts) Push(x any) { *p = append(*p, x.(*part)) }
-
-// Pop implements heap.Interface.
-func (p *parts) Pop() any {
-	last := (*p)[len(*p)-1]
-	*p = (*p)[:len(*p)-1]
-	return last
+// compare puts the part with the earliest record first, of one time the one that came first.
+func (p *part) compare(q *part) int {
+	return cmp.Or(cmp.Compare(p.at, q.at), cmp.Compare(p.number, q.number))
 }
