@@ -193,19 +193,7 @@ func (d *database) listJobs(ctx context.Context) (jobs []string, err error) {
 
 // query runs q and calls each for every row.
 func query(ctx context.Context, d *database, q string, each func(driver.Rows) error) error {
-	rows, err := d.conn.Query(ctx, q)
-	if err != nil {
-		return d.explain("read", err)
-	}
-
-	// A row that can't be scanned ends the query; the connection is of use again once rows is closed.
-	for rows.Next() {
-		if err := each(rows); err != nil {
-			return errors.Join(d.explain("read", err), rows.Close())
-		}
-	}
-
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if err := native.EachRow(ctx, d.conn, q, each); err != nil {
 		return d.explain("read", err)
 	}
 

@@ -3,13 +3,13 @@ package source
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"unique"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -82,15 +82,11 @@ func (d *database) split(ctx context.Context, table, job string, _ *Info) ([]ran
 // column of the job is not asked for: it is known.
 func selectRows[T any](ctx context.Context, d *database, table, job, where, tail string) ([]T, error) {
 	var one T
-	columns, into := destinations(&one)
-	quoted := make([]string, len(columns))
-	for i, c := range columns {
-		quoted[i] = ddl.Quote(c)
-	}
-
+	columns, into := native.Columns(&one, job)
+	empty := one // but for the job
 	var rows []T
-	err := query(ctx, d, selection(quoted, table, job, where, tail), func(r driver.Rows) error {
-		one = *new(T) // its lists are the last row's
+	err := query(ctx, d, selection(columns, table, job, where, tail), func(r driver.Rows) error {
+		one = empty // its lists are the last row's
 		if err := r.Scan(into...); err != nil {
 			return err
 		}
@@ -99,23 +95,7 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 		rows = append(rows, one)
 		return nil
 	})
-	assignJob(rows, job)
 	return rows, err
-}
-
-// destinations returns the columns of a row but the job, and pointers to the
-// fields of the one row that they are scanned into.
-func destinations(one any) (columns []string, into []any) {
-	// The struct's order is the table's, but columns are asked for by name: an operator may have added some.
-	v := reflect.ValueOf(one).Elem()
-	for i := range v.NumField() {
-		if name := v.Type().Field(i).Tag.Get("col"); name != "job" {
-			columns = append(columns, name)
-			into = append(into, v.Field(i).Addr().Interface())
-		}
-	}
-
-	return columns, into
 }
 
 // shareWords keeps one copy of each of the few words (nodes, groups, ops) that millions of rows

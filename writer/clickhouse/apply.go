@@ -13,6 +13,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 )
 
 // ddlSeconds is how long an ON CLUSTER statement waits for all hosts, deafSeconds how long
@@ -79,7 +80,7 @@ func (s *Sink) at(host string) *Sink {
 func clusterHosts(ctx context.Context, conn clickhouse.Conn, cluster string) ([]shard, error) {
 	var shards []shard
 	var clusters []string
-	err := eachRow(ctx, conn, "SELECT cluster, shard_num, host_name, port FROM system.clusters ORDER BY cluster, shard_num, replica_num", func(rows driver.Rows) error {
+	err := native.EachRow(ctx, conn, "SELECT cluster, shard_num, host_name, port FROM system.clusters ORDER BY cluster, shard_num, replica_num", func(rows driver.Rows) error {
 		var name, host string
 		var number uint32
 		var port uint16
@@ -223,7 +224,7 @@ func have(columns map[string]string, table string) map[string]bool {
 // pairs reads rows of a name and a value.
 func pairs(ctx context.Context, conn clickhouse.Conn, query string) (map[string]string, error) {
 	all := map[string]string{}
-	err := eachRow(ctx, conn, query, func(rows driver.Rows) error {
+	err := native.EachRow(ctx, conn, query, func(rows driver.Rows) error {
 		var name, value string
 		err := rows.Scan(&name, &value)
 		all[name] = value

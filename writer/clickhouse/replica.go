@@ -14,6 +14,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -274,7 +275,7 @@ func (p place) copied(ctx context.Context, conn clickhouse.Conn) (bool, error) {
 
 		state := map[string]int64{}
 		q := "SELECT name, value FROM system.zookeeper WHERE path = " + ddl.Literal(p.path+"/replicas/"+name)
-		err := eachRow(ctx, conn, q, func(rows driver.Rows) error {
+		err := native.EachRow(ctx, conn, q, func(rows driver.Rows) error {
 			var node, value string
 			if err := rows.Scan(&node, &value); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 )
 
 // server is what is known of the other side, until the connections are dropped: a server that was
@@ -57,7 +58,7 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 // names are the one text of each row.
 func names(ctx context.Context, conn clickhouse.Conn, query string) (map[string]bool, error) {
 	all := map[string]bool{}
-	err := eachRow(ctx, conn, query, func(rows driver.Rows) error {
+	err := native.EachRow(ctx, conn, query, func(rows driver.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		all[name] = true

@@ -10,6 +10,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -72,7 +73,7 @@ func underWay(ctx context.Context, conn clickhouse.Conn, k *server) (inserts, fl
 
 	const flush = "query_kind = 'AsyncInsertFlush'"
 	q := "SELECT query_id, toBool(" + flush + ") FROM system.processes WHERE " + ours + " OR " + flush
-	return inserts, flushes, eachRow(ctx, conn, q, func(rows driver.Rows) error {
+	return inserts, flushes, native.EachRow(ctx, conn, q, func(rows driver.Rows) error {
 		var id string
 		var flushed bool
 		if err := rows.Scan(&id, &flushed); err != nil {

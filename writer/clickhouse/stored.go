@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -67,7 +67,7 @@ type lookup struct {
 // run asks one table and marks what is there.
 func (l lookup) run(ctx context.Context, conn clickhouse.Conn, table string, stored []bool) error {
 	q := "SELECT " + l.columns + " FROM " + table + " WHERE " + l.where + l.suffix
-	return eachRow(ctx, conn, q, func(rows driver.Rows) error { return l.scan(rows, stored) })
+	return native.EachRow(ctx, conn, q, func(rows driver.Rows) error { return l.scan(rows, stored) })
 }
 
 // each is the lookup under one condition after the other.
@@ -178,9 +178,9 @@ func windowOf(r *row.Communication) (prefix string, from uint64) {
 // keyLookups asks for the keys that meet the conditions of the rows.
 func keyLookups[K comparable, T any](b *ship.Batch, rows []T, key func(*T) K, column string, of func(*T) (string, uint64)) []lookup {
 	var k K
-	columns, into := destinations(&k, b.Job)
+	columns, into := native.Columns(&k, b.Job)
 	places := ship.Places(rows, key)
-	return lookup{columns: columns, scan: func(rows driver.Rows, stored []bool) error {
+	return lookup{columns: strings.Join(columns, ", "), scan: func(rows driver.Rows, stored []bool) error {
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
@@ -191,25 +191,6 @@ func keyLookups[K comparable, T any](b *ship.Batch, rows []T, key func(*T) K, co
 
 		return nil
 	}}.each(conditions(b, rows, column, of))
-}
-
-// destinations returns the columns of a key, by its fields' tags, and where they are scanned into.
-// The job, which is known, is set.
-func destinations(key any, job string) (columns string, into []any) {
-	var names []string
-	v := reflect.ValueOf(key).Elem()
-	for i := range v.NumField() {
-		name := v.Type().Field(i).Tag.Get("col")
-		if name == "job" {
-			v.Field(i).SetString(job)
-			continue
-		}
-
-		names = append(names, ddl.Quote(name))
-		into = append(into, v.Field(i).Addr().Interface())
-	}
-
-	return strings.Join(names, ", "), into
 }
 
 // rankLookups asks for the highest version of each process: the row of it is stored when that is

@@ -7,6 +7,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -55,7 +56,7 @@ func (s *Sink) Tally(ctx context.Context, job string) (held map[ship.Place]ship.
 				text += " GROUP BY " + q.group
 			}
 
-			return eachRow(ctx, conn, text, q.scan)
+			return native.EachRow(ctx, conn, text, q.scan)
 		})
 		if err != nil {
 			return nil, nil, err
@@ -78,20 +79,4 @@ func (s *Sink) caughtUp(ctx context.Context, conn clickhouse.Conn, table string)
 	}
 
 	return err
-}
-
-// eachRow calls scan with each row of a query's answer.
-func eachRow(ctx context.Context, conn clickhouse.Conn, query string, scan func(driver.Rows) error) error {
-	rows, err := conn.Query(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-
-	return rows.Err()
 }
