@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/profiles"
@@ -37,7 +38,7 @@ func openFiles(dir string) (Source, error) {
 	}
 
 	if len(ranks) == 0 {
-		return nil, fmt.Errorf("open source %s: %w: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, errNoRank, row.StepsTable, hivePrefix)
+		return nil, fmt.Errorf("open source %s: %w: a profiling directory holds <job>/<rank>/<unix seconds> (LAGGARD_DIR, default /user/cluster-info/profiling); a Parquet store holds %s/%s…", dir, errNoRank, row.StepsTable, layout.FolderPrefix)
 	}
 
 	return &tree{dir: dir, ranks: ranks, merged: merge.Directories(ranks)}, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -16,9 +15,6 @@ import (
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
-
-// hivePrefix begins the name of a job's folder under a table's.
-const hivePrefix = "job="
 
 // store is a Parquet store: <dir>/<table>/job=<job>/*.parquet.
 type store struct {
@@ -37,7 +33,7 @@ func openParquet(dir string) (Source, error) {
 
 	if !isStore(dir) {
 		return nil, fmt.Errorf("open Parquet store %s: no %s/%s… folder in it: fill one with `laggard ingest SOURCE --to parquet:%s`, or leave out `parquet:` for a profiling directory",
-			dir, row.StepsTable, hivePrefix, dir)
+			dir, row.StepsTable, layout.FolderPrefix, dir)
 	}
 
 	return &store{dir: dir}, nil
@@ -75,29 +71,19 @@ func (s *store) listJobs(context.Context) ([]string, error) {
 // folders maps the jobs of a table to their folders; a table that is not there
 // has none.
 func (s *store) folders(table string) (map[string]string, error) {
-	dir := filepath.Join(s.dir, table)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-
+	paths, err := layout.Folders(s.dir, table)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs of Parquet store %s: %w", s.dir, err)
 	}
 
 	folders := map[string]string{}
-	for _, e := range entries {
-		escaped, ok := strings.CutPrefix(e.Name(), hivePrefix)
-		if !ok || !e.IsDir() {
-			continue
-		}
-
-		job, err := jobOf(filepath.Join(dir, e.Name()), escaped)
+	for _, path := range paths {
+		job, err := jobOf(path)
 		if err != nil {
 			return nil, err
 		}
 
-		folders[job] = filepath.Join(dir, e.Name())
+		folders[job] = path
 	}
 
 	return folders, nil
@@ -105,13 +91,14 @@ func (s *store) folders(table string) (map[string]string, error) {
 
 // jobOf returns the job whose rows a folder holds. The folder of a job with a
 // long or empty name doesn't tell it in full; the rows do.
-func jobOf(folder, escaped string) (string, error) {
+func jobOf(folder string) (string, error) {
+	escaped := strings.TrimPrefix(filepath.Base(folder), layout.FolderPrefix)
 	job, err := url.PathUnescape(escaped)
-	if err == nil && escaped != layout.Escape("") && layout.Folder("", "", job) == hivePrefix+escaped {
+	if err == nil && escaped != layout.Escape("") && layout.Folder("", "", job) == filepath.Base(folder) {
 		return job, nil
 	}
 
-	files, err := partsOf(folder)
+	files, err := layout.Files(folder)
 	if err != nil || len(files) == 0 {
 		return escaped, err
 	}
@@ -136,25 +123,7 @@ func (s *store) parts(table, job string) ([]string, error) {
 		return nil, err
 	}
 
-	return partsOf(folders[job])
-}
-
-// partsOf lists the files of a job that count: what a compaction has replaced is left out, and so is
-// what is being written, whose name begins with a dot.
-func partsOf(folder string) ([]string, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, fmt.Errorf("list Parquet files: %w", err)
-	}
-
-	var paths []string
-	for _, e := range entries {
-		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), layout.Suffix) && !strings.HasPrefix(e.Name(), ".") {
-			paths = append(paths, filepath.Join(folder, e.Name()))
-		}
-	}
-
-	return layout.Current(paths)
+	return layout.Files(folders[job])
 }
 
 // Load implements Source.
@@ -270,19 +239,15 @@ func spansOf(paths []string) ([]span, error) {
 	return spans, nil
 }
 
-// guarded names the file in an error of read, and turns a panic of the Parquet
-// library on a damaged file into one.
-func guarded[T any](path string, read func() (T, error)) (v T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("decode: %v", p)
-		}
+// guarded names the file in an error of read, of which a panic of the Parquet library on a damaged
+// file is one.
+func guarded[T any](path string, read func() (T, error)) (T, error) {
+	v, err := layout.Guard(read)
+	if err != nil {
+		err = damaged(fmt.Errorf("read %s: %w", path, err))
+	}
 
-		if err != nil {
-			err = damaged(fmt.Errorf("read %s: %w", path, err))
-		}
-	}()
-	return read()
+	return v, err
 }
 
 // damaged says what to do about a file that can't be read, which err names.

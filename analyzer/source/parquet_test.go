@@ -122,7 +122,7 @@ func TestParquet_JobsByContent(t *testing.T) {
 func TestParquet_LargeFilesInSpans(t *testing.T) {
 	dir := t.TempDir()
 	want := fill(t, dir, "j", 3, 2000)
-	files, err := layout.Files(dir, row.StepsTable, nil)
+	files, err := layout.Files(layout.Folder(dir, row.StepsTable, "j"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestParquet_OlderFiles(t *testing.T) {
 func FuzzReadSpan(f *testing.F) {
 	dir := f.TempDir()
 	fill(f, dir, "j", 1, 3)
-	files, err := layout.Files(dir, row.StepsTable, nil)
+	files, err := layout.Files(layout.Folder(dir, row.StepsTable, "j"))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -18,15 +18,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
+	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/profiles"
@@ -259,7 +260,7 @@ func checkDir(what, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open %s %s: no permission to read it: run as its owner, or give this user read and execute permission", what, path)
-	case err != nil && isEmpty(path):
+	case errors.Is(err, io.EOF):
 		return fmt.Errorf("open %s %s: the directory is empty: give a folder of profiles, the profiling directory of a job (LAGGARD_DIR, default /user/cluster-info/profiling), or a store", what, path)
 	case err != nil:
 		return fmt.Errorf("open %s: %w", what, err)
@@ -268,25 +269,12 @@ func checkDir(what, path string) error {
 	return nil
 }
 
-// isEmpty tells a directory without entries from one that can't be listed: both make Readdirnames fail.
-func isEmpty(path string) bool {
-	entries, err := os.ReadDir(path)
-	return err == nil && len(entries) == 0
-}
-
 // isStore reports whether dir is a Parquet store: it has a folder of a table
 // with a hive folder of a job in it.
 func isStore(dir string) bool {
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
-		entries, err := os.ReadDir(filepath.Join(dir, table))
-		if err != nil {
-			continue
-		}
-
-		for _, e := range entries {
-			if e.IsDir() && strings.HasPrefix(e.Name(), hivePrefix) {
-				return true
-			}
+		if folders, _ := layout.Folders(dir, table); len(folders) > 0 {
+			return true
 		}
 	}
 

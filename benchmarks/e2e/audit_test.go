@@ -60,12 +60,7 @@ func outcomeOfParquet(t *testing.T, dir string) outcome {
 
 func each[T any](t *testing.T, dir, table string, do func(*T)) {
 	t.Helper()
-	files, err := parquet.Files(dir, table, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, f := range files {
+	for _, f := range filesOf(t, dir, table) {
 		err := parquet.Read(f, func(rows []T) error {
 			for i := range rows {
 				do(&rows[i])
@@ -427,4 +422,20 @@ func TestAccountsCloseOverKills(t *testing.T) {
 	}
 
 	audited(t, 0, s.dir, s.store)
+}
+
+// filesOf lists the files of a table of a Parquet store, of all jobs.
+func filesOf(t testing.TB, dir, table string) (files []string) {
+	t.Helper()
+	folders, err := parquet.Folders(dir, table)
+	for _, folder := range folders {
+		some, failed := parquet.Files(folder)
+		files, err = append(files, some...), errors.Join(err, failed)
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return files
 }

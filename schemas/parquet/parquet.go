@@ -17,7 +17,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -49,7 +48,7 @@ func Folder(store, table, job string) string {
 		name = name[:maxFolder-17] + "~" + record.HashID(job).String()
 	}
 
-	return filepath.Join(store, table, "job="+name)
+	return filepath.Join(store, table, FolderPrefix+name)
 }
 
 // Escape writes a value for a hive folder: bytes other than letters, digits and
@@ -73,42 +72,44 @@ func Escape(job string) string {
 	return b.String()
 }
 
-// Files returns the data files of a table in a store, of one job's folder or,
-// with job nil, of all; sorted. A folder that is not there has none. Files that a
-// compacted one replaces are left out.
-func Files(store, table string, job *string) ([]string, error) {
-	folders := []string{}
-	if job != nil {
-		folders = append(folders, Folder(store, table, *job))
-	} else {
-		entries, err := os.ReadDir(filepath.Join(store, table))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("list jobs: %w", err)
-		}
+// FolderPrefix begins the name of a job's folder under a table's.
+const FolderPrefix = "job="
 
-		for _, e := range entries {
-			if e.IsDir() && strings.HasPrefix(e.Name(), "job=") {
-				folders = append(folders, filepath.Join(store, table, e.Name()))
-			}
+// Folders returns the folders of a table's jobs in a store, sorted. A table that is not there has
+// none.
+func Folders(store, table string) ([]string, error) {
+	dir := filepath.Join(store, table)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+
+	var folders []string
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), FolderPrefix) {
+			folders = append(folders, filepath.Join(dir, e.Name()))
 		}
+	}
+
+	return folders, nil
+}
+
+// Files returns the data files of a job's folder, sorted. A folder that is not there has none.
+// Files that a compacted one replaces are left out.
+func Files(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list Parquet files: %w", err)
 	}
 
 	var files []string
-	for _, folder := range folders {
-		entries, err := os.ReadDir(folder)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("list files: %w", err)
-		}
-
-		for _, e := range entries {
-			if e.Type().IsRegular() && strings.HasSuffix(e.Name(), Suffix) && !strings.HasPrefix(e.Name(), ".") {
-				files = append(files, filepath.Join(folder, e.Name()))
-			}
+	for _, e := range entries {
+		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), Suffix) && !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, filepath.Join(folder, e.Name()))
 		}
 	}
 
-	slices.Sort(files)
-	return Current(files)
+	return current(files)
 }
 
 // Open opens a data file for reading its footer and its rows. No symbolic link
@@ -126,7 +127,7 @@ func Open(path string) (*parquet.File, io.Closer, error) {
 
 	var file *parquet.File
 	if err == nil {
-		file, err = guard(func() (*parquet.File, error) {
+		file, err = Guard(func() (*parquet.File, error) {
 			return parquet.OpenFile(f, info.Size(), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 		})
 	}
@@ -138,8 +139,8 @@ func Open(path string) (*parquet.File, io.Closer, error) {
 	return file, f, nil
 }
 
-// guard turns a panic of the decoder on a hostile file into an error.
-func guard[T any](f func() (T, error)) (v T, err error) {
+// Guard turns a panic of the decoder on a hostile file into an error.
+func Guard[T any](f func() (T, error)) (v T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("decode: %v", r)
@@ -160,7 +161,7 @@ func Read[T any](path string, f func([]T) error) error {
 		return err
 	}
 	defer closer.Close()
-	_, err = guard(func() (struct{}, error) {
+	_, err = Guard(func() (struct{}, error) {
 		r := parquet.NewGenericReader[T](file)
 		defer r.Close()
 		left := file.NumRows()

@@ -20,9 +20,9 @@ const (
 // replaces, so it never changes.
 var replaces sync.Map // path → []string
 
-// Current leaves out the files that a compacted file beside them replaces: a crash
-// may have come between its rename and their removal. paths are of one store.
-func Current(paths []string) ([]string, error) {
+// current leaves out the files that a compacted file beside them replaces: a crash
+// may have come between its rename and their removal. paths are of one folder.
+func current(paths []string) ([]string, error) {
 	gone := map[string]bool{}
 	for _, path := range paths {
 		if !strings.HasPrefix(filepath.Base(path), CompactedPrefix) {

@@ -223,12 +223,7 @@ func accounts(t testing.TB, dir string) []string {
 		state, reason, kind string
 	}
 	last := map[thing]row.Ledger{}
-	files, err := parquet.Files(dir, row.LedgerTable, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, f := range files {
+	for _, f := range filesOf(t, dir, row.LedgerTable) {
 		err := parquet.Read(f, func(rows []row.Ledger) error {
 			for _, l := range rows {
 				k := thing{uint64(l.Segment), l.State, l.Reason, l.Kind}
@@ -255,12 +250,7 @@ func accounts(t testing.TB, dir string) []string {
 
 func collect[T any](t testing.TB, dir, table string, out map[string][]string) {
 	t.Helper()
-	files, err := parquet.Files(dir, table, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, f := range files {
+	for _, f := range filesOf(t, dir, table) {
 		err := parquet.Read(f, func(rows []T) error {
 			for i := range rows {
 				out[table] = append(out[table], fmt.Sprintf("%+v", rows[i]))
@@ -336,4 +326,20 @@ func syncAll(t testing.TB, fo *intake.Follower) {
 	if err := fo.Sync(ctx); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// filesOf lists the files of a table of a Parquet store, of all jobs.
+func filesOf(t testing.TB, dir, table string) (files []string) {
+	t.Helper()
+	folders, err := parquet.Folders(dir, table)
+	for _, folder := range folders {
+		some, failed := parquet.Files(folder)
+		files, err = append(files, some...), errors.Join(err, failed)
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return files
 }

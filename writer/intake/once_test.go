@@ -135,14 +135,9 @@ func TestGrowingTree(t *testing.T) {
 // A row that is there twice is an error.
 func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Communication, complements uint64) {
 	t.Helper()
-	files, err := parquet.Files(store, row.CommunicationsTable, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	sums = map[ship.CommunicationKey]row.Communication{}
 	seen := map[ship.CommunicationKey]bool{}
-	for _, f := range files {
+	for _, f := range filesOf(t, store, row.CommunicationsTable) {
 		err := parquet.Read(f, func(rows []row.Communication) error {
 			for _, r := range rows {
 				if k := ship.KeyOfCommunication(&r); seen[k] {

@@ -64,7 +64,7 @@ func (s *Sink) compact(ctx context.Context, f *folder) error {
 		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
-	files, err := layout.Files(s.dir, f.table, &f.job)
+	files, err := layout.Files(f.path)
 	if err != nil {
 		return err
 	}

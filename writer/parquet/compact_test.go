@@ -36,7 +36,7 @@ func TestCompact(t *testing.T) {
 	job := "j"
 	list := func(table string) []string {
 		t.Helper()
-		files, err := layout.Files(dir, table, &job)
+		files, err := layout.Files(layout.Folder(dir, table, job))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -144,7 +144,7 @@ func (s *Sink) Stored(ctx context.Context, b *ship.Batch) ([]bool, error) {
 		return stored, nil
 	}
 
-	files, err := layout.Files(s.dir, b.Table, &b.Job)
+	files, err := layout.Files(layout.Folder(s.dir, b.Table, b.Job))
 	if err != nil {
 		return nil, classify("look up "+b.Table, err)
 	}

@@ -88,7 +88,7 @@ func one(so bool) uint64 {
 
 // count calls do with each row of a job's files of a table.
 func count[T any](ctx context.Context, dir, table, job string, do func(*T)) error {
-	files, err := layout.Files(dir, table, &job)
+	files, err := layout.Files(layout.Folder(dir, table, job))
 	if err != nil {
 		return fmt.Errorf("count %s: %w", table, err)
 	}
