@@ -12,7 +12,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/source"
-	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/intake"
@@ -112,26 +111,16 @@ func (t task) fitting() (simulate.Config, error) {
 	}
 }
 
-// counted is a history that counts the rows of steps.
-type counted struct {
-	feed.History
-	steps int
-}
-
-// AddStep counts the row and hands it on.
-func (c *counted) AddStep(r *row.Step) {
-	c.steps++
-	c.History.AddStep(r)
-}
-
 // compare returns in what the verdicts on the job of case k differ, "" when they are equal.
 func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (rows int, diff string, err error) {
-	var all counted
-	if _, err := simulate.Run(cfg, &all); err != nil {
+	all, _, err := simulate.Rows(cfg)
+	if err != nil {
 		return 0, "", err
 	}
 
-	_, direct, err := judge(&all.History, simulate.Topology(cfg))
+	var history feed.History
+	all.AddTo(&history)
+	_, direct, err := judge(&history, simulate.Topology(cfg))
 	if err != nil {
 		return 0, "", err
 	}
@@ -177,8 +166,8 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (r
 			return 0, "", err
 		}
 
-		if rows != all.steps {
-			return all.steps, fmt.Sprintf("%s: %d rows of steps instead of %d", source.Redact(spec), rows, all.steps), nil
+		if rows != len(all.Steps) {
+			return len(all.Steps), fmt.Sprintf("%s: %d rows of steps instead of %d", source.Redact(spec), rows, len(all.Steps)), nil
 		}
 
 		got, err := plainText(v)
@@ -187,11 +176,11 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (r
 		}
 
 		if got != want {
-			return all.steps, fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
+			return len(all.Steps), fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
 		}
 	}
 
-	return all.steps, "", nil
+	return len(all.Steps), "", nil
 }
 
 // fill stores a job's files.
@@ -213,14 +202,14 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 	}
 
 	defer func() { err = errors.Join(err, src.Close()) }()
-	var b counted
+	var b feed.History
 	info, err := src.Load(ctx, "", &b, o)
 	if err != nil {
 		return nil, 0, err
 	}
 
-	_, v, err = judge(&b.History, info.Topology)
-	return v, b.steps, err
+	_, v, err = judge(&b, info.Topology)
+	return v, info.Steps, err
 }
 
 // plainText is a verdict without the names of where it came from: those differ by design.
