@@ -41,9 +41,6 @@ type Options struct {
 	Timeout time.Duration  // of one call; 0 is a minute
 	TTL     map[string]int // days to keep, by table; see schemas/clickhouse
 	Cluster string         // Apply makes the tables on this cluster
-	// NoCreate leaves the tables as they are: the user lacks the rights, or they
-	// are made by `laggard schema apply`.
-	NoCreate bool
 	// AsyncInsert lets the server collect the inserts of many agents into few parts. A server
 	// before 26.2 refuses it: it would not tell an insert that is sent again.
 	AsyncInsert bool
@@ -269,7 +266,7 @@ func (s *Sink) Create(ctx context.Context) error {
 	return s.call(ctx, "create tables", func(ctx context.Context, conn clickhouse.Conn) error {
 		s.server = nil
 		k, err := s.known(ctx, conn)
-		if err != nil || s.o.NoCreate {
+		if err != nil {
 			return err
 		}
 
