@@ -187,10 +187,6 @@ func (e *engine) lease(s *tail.Stream, r *Report) (*member, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 
-	if l.ReadOnly() {
-		r.Unlocked++
-	}
-
 	return e.join(s, l, segment.Position{})
 }
 

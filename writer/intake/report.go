@@ -16,7 +16,6 @@ type Report struct {
 	Store    string
 	Ranks    int      // rank directories read
 	Leased   []string // left alone: another process ships them
-	Unlocked int      // rank directories in which no lease can be had (read-only)
 	Segments uint64   // read to their end; the newest of each rank is not counted
 	Lines    uint64
 	Bytes    uint64

@@ -33,7 +33,8 @@ type Lease struct {
 // TakeLease takes the lease of a rank directory, or returns ErrLeased. With claim
 // a process says that the rank is its own: who holds the lease for a foreign
 // directory sees it (Claimed) and hands it over. In a directory that can't be
-// written there is no lease; ReadOnly tells.
+// written there is no lease, and nothing keeps another process from shipping it as
+// well.
 //
 // With ErrLeased the Lease is valid all the same: it holds the claim, and Retry
 // asks again.
@@ -73,10 +74,6 @@ func (l *Lease) Held() bool { return l.file != nil || l.read }
 
 // Claims reports whether the lease, held or not, has its claim's file open.
 func (l *Lease) Claims() bool { return l.claim != nil }
-
-// ReadOnly reports that the directory can't be written, so that nothing keeps
-// another process from shipping it as well.
-func (l *Lease) ReadOnly() bool { return l.read }
 
 // Claimed reports whether the process whose ring the rank is wants the lease.
 func (l *Lease) Claimed() bool {
