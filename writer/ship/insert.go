@@ -22,7 +22,7 @@ func (s *Shipper) storeAll(ctx context.Context, batches []*Batch) error {
 			continue
 		}
 
-		if err := s.insert(ctx, b, false); err != nil {
+		if err := s.insert(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -117,26 +117,26 @@ func (s *Shipper) stored(ctx context.Context, b *Batch) ([]bool, error) {
 	return stored, nil
 }
 
-// insert stores a batch through whatever goes wrong. doubt says that a part of
-// it may be there already.
-func (s *Shipper) insert(ctx context.Context, b *Batch, doubt bool) error {
+// insert stores a batch through whatever goes wrong.
+func (s *Shipper) insert(ctx context.Context, b *Batch) error {
 	for {
-		if doubt {
-			var err error
-			if b, err = s.resolve(ctx, b); err != nil {
-				return err
-			}
-
-			if b.Len() == 0 {
-				s.recovered()
-				return nil
-			}
+		over, doubt, err := s.outcome(ctx, b, s.sink.Insert(ctx, b))
+		if over || err != nil {
+			return err
 		}
 
-		var over bool
-		var err error
-		if over, doubt, err = s.outcome(ctx, b, s.sink.Insert(ctx, b)); over || err != nil {
+		if !doubt {
+			continue
+		}
+
+		// A part of it may be there.
+		if b, err = s.resolve(ctx, b); err != nil {
 			return err
+		}
+
+		if b.Len() == 0 {
+			s.recovered()
+			return nil
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (s *Shipper) bisect(ctx context.Context, b *Batch, doubt bool, cause *Error
 
 	half := b.Len() / 2
 	for _, part := range []*Batch{b.slice(0, half), b.slice(half, b.Len())} {
-		if err := s.insert(ctx, part, false); err != nil {
+		if err := s.insert(ctx, part); err != nil {
 			return err
 		}
 	}
@@ -273,7 +273,7 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	s.accounts, s.accountsAt = nil, now()
 	// Entries of one batch id are new by construction: nothing to look up.
 	for _, b := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
-		if err := s.insert(ctx, b, false); err != nil {
+		if err := s.insert(ctx, b); err != nil {
 			return err
 		}
 	}
