@@ -101,7 +101,7 @@ func layout(t *testing.T, records int) string {
 		t.Fatal(err)
 	}
 
-	texts := ring.NewStrings(ring.CRC32C)
+	texts := ring.NewStrings()
 	identity := texts.Intern(`{"job":"layout","rank":1,"world_size":2}`)
 	text, group := texts.Intern("text"), texts.Intern("group")
 	run := ringtest.Shared(t)

@@ -115,7 +115,7 @@ func Open(o Options) (*Recorder, error) {
 		o.Meta.Rank, o.Meta.WorldSize = max(o.Meta.Rank, 0), max(o.Meta.WorldSize, 0)
 	}
 
-	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(ring.CRC32C), meta: o.Meta, followed: state.Bits()}
+	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(), meta: o.Meta, followed: state.Bits()}
 	r.step.Store(record.NoStep)
 	r.word.Store(unmadeBit)
 	return r, err

@@ -111,7 +111,7 @@ func (p *Process) fill(wanted uint32) {
 	le.PutUint64(m[pIncarnation:], uint64(id.Incarnation))
 	le.PutUint64(m[pNamespace:], id.Namespace)
 	copy(m[pBootID:pBootID+bootIDSize], id.BootID)
-	le.PutUint32(m[pChecksum:], p.strings.checksum)
+	le.PutUint32(m[pChecksum:], CRC32C)
 	le.PutUint32(m[pState:], Live)
 	le.PutUint32(m[pWanted:], wanted)
 	le.PutUint32(m[pFollowed:], wanted)
@@ -218,7 +218,7 @@ func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 		return nil, err
 	}
 
-	w := newWriter(mem, n, light, bulk, p.strings.checksum)
+	w := newWriter(mem, n, light, bulk, CRC32C)
 	w.open(thread)
 	if err := rename(p.dir, "."+name+".new", name); err != nil {
 		return nil, errors.Join(fmt.Errorf("publish ring %d: %w", n, err), unix.Munmap(mem), unix.Unlinkat(p.dir, "."+name+".new", 0))

@@ -92,7 +92,7 @@ func TestBudgetEnds(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	s := NewStrings(CRC32C)
+	s := NewStrings()
 	early := s.Intern("before the folder")
 	id, err := Self()
 	if err != nil {
@@ -182,7 +182,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 
 	t.Run("small tmpfs", func(t *testing.T) {
 		dir := tmpfs(t, "size=128k")
-		if _, err := Create(filepath.Join(dir, "run"), id, NewStrings(CRC32C), 0); !errors.Is(err, unix.ENOSPC) {
+		if _, err := Create(filepath.Join(dir, "run"), id, NewStrings(), 0); !errors.Is(err, unix.ENOSPC) {
 			t.Fatalf("Create = %v, want ENOSPC", err)
 		}
 
@@ -190,7 +190,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 	})
 	t.Run("room for the folder only", func(t *testing.T) {
 		dir := tmpfs(t, "size=400k")
-		p, err := Create(filepath.Join(dir, "run"), id, NewStrings(CRC32C), 0)
+		p, err := Create(filepath.Join(dir, "run"), id, NewStrings(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 	t.Run("folder is there", func(t *testing.T) {
 		run := shared(t)
 		p, _ := create(t, run)
-		if _, err := Create(run, p.Identity, NewStrings(CRC32C), 0); err == nil {
+		if _, err := Create(run, p.Identity, NewStrings(), 0); err == nil {
 			t.Error("a second folder of one process was made")
 		}
 
@@ -221,7 +221,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, err := Create(run, id, NewStrings(CRC32C), 0); err == nil {
+		if _, err := Create(run, id, NewStrings(), 0); err == nil {
 			t.Error("a symbolic link was followed")
 		}
 	})

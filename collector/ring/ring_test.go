@@ -35,7 +35,7 @@ func create(t testing.TB, run string) (*Process, *Folder) {
 		t.Fatal(err)
 	}
 
-	p, err := Create(run, id, NewStrings(CRC32C), AllOn)
+	p, err := Create(run, id, NewStrings(), AllOn)
 	if err != nil {
 		t.Fatal(err)
 	}

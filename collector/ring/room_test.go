@@ -143,7 +143,7 @@ func TestShareOfFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p, err := Create(run, id, NewStrings(CRC32C), 0)
+	p, err := Create(run, id, NewStrings(), 0)
 	if !errors.Is(err, errNoRoom) {
 		t.Fatalf("Create = %v, %v; want no room", p, err)
 	}

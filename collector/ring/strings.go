@@ -12,21 +12,18 @@ import (
 // given out from the first Intern on, the file gets the same bytes later. All
 // methods may be called from any goroutine.
 type Strings struct {
-	mu       sync.Mutex
-	checksum uint32
-	image    []byte // what stands, or will stand, in the area
-	ids      map[string]uint16
-	count    int     // ids given out
-	refused  uint64  // strings that found no room
-	file     []byte  // mapped area, nil before Attach
-	used     *uint32 // mapped; published last
-	lost     *uint64 // mapped
+	mu      sync.Mutex
+	image   []byte // what stands, or will stand, in the area
+	ids     map[string]uint16
+	count   int     // ids given out
+	refused uint64  // strings that found no room
+	file    []byte  // mapped area, nil before Attach
+	used    *uint32 // mapped; published last
+	lost    *uint64 // mapped
 }
 
-// NewStrings returns an empty area. checksum is the process's checksum kind.
-func NewStrings(checksum uint32) *Strings {
-	return &Strings{checksum: checksum, ids: make(map[string]uint16)}
-}
+// NewStrings returns an empty area.
+func NewStrings() *Strings { return &Strings{ids: make(map[string]uint16)} }
 
 // Intern returns the id of s, the same one each time. It is 0, the empty string,
 // when the area is full or 65535 ids are out; that is counted.
@@ -53,7 +50,7 @@ func (s *Strings) Intern(v string) uint16 {
 
 	at := len(s.image)
 	s.image = binary.LittleEndian.AppendUint32(s.image, uint32(len(v)))
-	s.image = binary.LittleEndian.AppendUint32(s.image, sum(s.checksum, []byte(v)))
+	s.image = binary.LittleEndian.AppendUint32(s.image, sum(CRC32C, []byte(v)))
 	s.image = append(s.image, v...)
 	for len(s.image) < at+size {
 		s.image = append(s.image, 0)

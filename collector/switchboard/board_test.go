@@ -39,7 +39,7 @@ func begin(t *testing.T, run, job string, s trace.State) *ring.Process {
 	}
 
 	id.Incarnation += record.ID(len(names)) // a process has one folder, but for tests
-	texts := ring.NewStrings(ring.CRC32C)
+	texts := ring.NewStrings()
 	text := texts.Intern(`{"job":"` + job + `","rank":0}`)
 	p, err := ring.Create(run, id, texts, s.Bits())
 	if err != nil {

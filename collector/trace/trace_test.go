@@ -322,7 +322,7 @@ func TestApply(t *testing.T) {
 		t.Fatalf("without a run directory: %v", err)
 	}
 
-	texts := ring.NewStrings(ring.CRC32C)
+	texts := ring.NewStrings()
 	p, err := ring.Create(run, id, texts, ring.AllOn)
 	if err != nil {
 		t.Fatal(err)
