@@ -177,28 +177,17 @@ func (f *files) begin(metas []*record.Meta) error {
 
 func (f *files) taskd() bool { return f.cfg.Record.Format == "taskd" }
 
-// saveGroups writes the groups the way TaskD's adaptor dumps them (schemas/TASKD.md). It has other
-// words for two dimensions.
+// saveGroups writes the groups the way TaskD's adaptor dumps them (schemas/TASKD.md). It has another
+// word for all ranks.
 func saveGroups(path string, groups []record.Group) error {
-	type entry struct {
-		Name  string `json:"group_name"`
-		Index int    `json:"group_rank"`
-		Ranks []int  `json:"global_ranks"`
-	}
-	out := map[string]entry{}
-	for _, g := range groups {
-		dim := g.Dim
-		switch dim {
-		case "ep":
-			dim = "exp"
-		case "world":
-			dim = "default_group"
+	groups = slices.Clone(groups)
+	for i := range groups {
+		if groups[i].Dim == "world" {
+			groups[i].Dim = "default_group"
 		}
-
-		out[g.Name] = entry{dim, g.Index, g.Ranks}
 	}
 
-	return save(path, "groups", func() ([]byte, error) { return json.MarshalIndent(out, "", "    ") })
+	return save(path, "groups", func() ([]byte, error) { return topology.FormatParallelGroup(groups) })
 }
 
 // add keeps a range until its step is over.
