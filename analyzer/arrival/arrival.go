@@ -21,8 +21,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -80,7 +80,7 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 		r := &ranks[i]
 		j.nodes[r.Rank] = r.Node
 		for k, g := range r.Groups {
-			if _, name, index := frame.SplitGroup(g); index >= 0 && name != "" && k < len(r.GroupRanks) {
+			if _, name, index := topology.SplitGroup(g); index >= 0 && name != "" && k < len(r.GroupRanks) {
 				j.members[membership{r.Rank, name}] = fmt.Sprint(r.GroupRanks[k])
 			}
 		}

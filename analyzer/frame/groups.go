@@ -3,8 +3,6 @@ package frame
 import (
 	"encoding/binary"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
@@ -124,7 +122,7 @@ func numbers(ranks []uint32) []int {
 
 // group is the n-th group of the process's identity; no members where that tells none.
 func (p *Process) group(n int) (dim, name string, members []uint32) {
-	dim, name, _ = SplitGroup(p.Meta.Groups[n])
+	dim, name, _ = topology.SplitGroup(p.Meta.Groups[n])
 	if n < len(p.Meta.GroupRanks) {
 		members = p.Meta.GroupRanks[n]
 	}
@@ -132,37 +130,11 @@ func (p *Process) group(n int) (dim, name string, members []uint32) {
 	return normalDim(dim), name, members
 }
 
-// SplitGroup takes dim:name:index:size apart; the name may hold colons. The index is -1
-// where there is none.
-func SplitGroup(text string) (dim, name string, index int) {
-	dim, name, _ = strings.Cut(text, ":")
-	end := strings.LastIndexByte(name, ':')
-	if end < 0 {
-		return dim, name, -1
-	}
-
-	// From the end: the size is not needed, and the name may be anybody's.
-	name = name[:end]
-	if end = strings.LastIndexByte(name, ':'); end < 0 {
-		return dim, name, -1
-	}
-
-	index, err := strconv.Atoi(name[end+1:])
-	if err != nil {
-		index = -1
-	}
-
-	return dim, name[:end], index
-}
-
 // normalDim maps a dimension's word to tp, pp, dp, cp or ep, else "".
 func normalDim(d string) string {
-	switch d = strings.ToLower(d); d {
+	switch d = topology.Dim(d); d {
 	case "tp", "pp", "dp", "cp", "ep":
 		return d
-	// TaskD's word for it, in parallel_group.json.
-	case "exp":
-		return "ep"
 	}
 
 	return ""

@@ -185,9 +185,14 @@ func (r *Recorded) groups() (*topology.File, error) {
 				break
 			}
 
-			g, err := topology.ParseGroup(text, x.GroupRanks[k])
-			if err != nil {
-				return nil, err
+			dim, name, index := topology.SplitGroup(text)
+			if index < 0 {
+				return nil, fmt.Errorf("parse group %q: want dim:name:index:size", text)
+			}
+
+			g := record.Group{Dim: dim, Name: name}
+			for _, rank := range x.GroupRanks[k] {
+				g.Ranks = append(g.Ranks, int(rank))
 			}
 
 			all = append(all, g)

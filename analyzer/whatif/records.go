@@ -1,8 +1,8 @@
 package whatif
 
 import (
-	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // class is the number of a class of operations among the job's.
@@ -39,7 +39,7 @@ type timing struct {
 func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
 		for _, g := range ranks[i].Groups {
-			if _, name, index := frame.SplitGroup(g); index >= 0 {
+			if _, name, index := topology.SplitGroup(g); index >= 0 {
 				j.at[position{int(ranks[i].Rank), j.groups.Number(name)}] = int32(index)
 			}
 		}

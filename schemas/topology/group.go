@@ -200,25 +200,27 @@ func FormatGroup(g record.Group) string {
 	return g.Dim + ":" + g.Name + ":" + strconv.Itoa(g.Index) + ":" + strconv.Itoa(g.Size)
 }
 
-// ParseGroup is the inverse of FormatGroup. A communicator's name may hold colons
-// (an IPv6 address). ranks may be nil.
-func ParseGroup(text string, ranks []uint32) (record.Group, error) {
-	parts := strings.Split(text, ":")
-	if len(parts) < 4 {
-		return record.Group{}, fmt.Errorf("parse group %q: want dim:name:index:size", text)
+// SplitGroup takes what FormatGroup made apart, all but the size. A communicator's name may hold
+// colons (an IPv6 address). The index is -1 where the text is no group's: what it begins with is
+// returned all the same.
+func SplitGroup(text string) (dim, name string, index int) {
+	dim, name, _ = strings.Cut(text, ":")
+	end := strings.LastIndexByte(name, ':')
+	if end < 0 {
+		return dim, name, -1
 	}
 
-	n := len(parts)
-	index, err1 := strconv.Atoi(parts[n-2])
-	size, err2 := strconv.Atoi(parts[n-1])
-	if err := cmp.Or(err1, err2); err != nil {
-		return record.Group{}, fmt.Errorf("parse group %q: %w", text, err)
+	// From the end, for the name may be anybody's.
+	_, wrong := strconv.Atoi(name[end+1:])
+	name = name[:end]
+	if end = strings.LastIndexByte(name, ':'); end < 0 {
+		return dim, name, -1
 	}
 
-	g := record.Group{Dim: parts[0], Name: strings.Join(parts[1:n-2], ":"), Index: index, Size: size}
-	for _, r := range ranks {
-		g.Ranks = append(g.Ranks, int(r))
+	index, err := strconv.Atoi(name[end+1:])
+	if err != nil || wrong != nil {
+		index = -1
 	}
 
-	return g, nil
+	return dim, name[:end], index
 }
