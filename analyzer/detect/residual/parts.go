@@ -1,10 +1,6 @@
 package residual
 
-import (
-	"slices"
-
-	"github.com/laggard-dev/laggard/analyzer/frame"
-)
+import "github.com/laggard-dev/laggard/analyzer/frame"
 
 // NewSharing finds what the stages of a replica share, and what those share that hold the same
 // expert of a stage in several groups of experts. What stages share is to be removed first.
@@ -19,12 +15,8 @@ func NewSharing(l *frame.Layout) (stages, experts *Sharing) {
 		return stages, experts
 	}
 
-	experts.stages = stages
+	experts.stages, stages.experts = stages, experts
 	stages.popular = make([]float32, len(parts))
-	for _, p := range parts {
-		stages.holders = append(stages.holders, slices.Concat(p...))
-	}
-
 	return stages, experts
 }
 

@@ -34,8 +34,8 @@ type Sharing struct {
 	active  bool      // some role shares
 	slopes  []float32 // per role, of the last look
 	stages  *Sharing  // of those that hold the same expert: what is taken out before
-	holders [][]int32 // of stages: expert → rows that hold it
-	popular []float32 // per expert: how much longer than usual its holders lately take
+	experts *Sharing  // of stages: what is taken out after them
+	popular []float32 // per work of experts: how much longer than usual its holders lately take
 	slowed  []bool    // per rank: its other parts are slow in this step, so they don't tell its work
 
 	sxy, sww, sxx []float64 // per role, exponential sums
@@ -263,17 +263,23 @@ func (s *Sharing) elsewhere(parts [][]int32, but int) float32 {
 	return robust.Median(s.buf)
 }
 
-// forgetExperts takes out of dev how much longer the holders of each rank's expert lately took. A
-// popular expert stays so for many steps, and is another one in each stage: what the stages of
-// a replica share in one step is the rest.
+// forgetExperts takes out of dev how much longer the holders of each rank's expert lately took, as
+// far as they go together. A popular expert stays so for many steps, and is another one in each
+// stage: what the stages of a replica share in one step is the rest.
 func (s *Sharing) forgetExperts() {
-	for k, rows := range s.holders {
+	if s.experts == nil {
+		return
+	}
+
+	for k, parts := range s.experts.parts {
 		s.buf = s.buf[:0]
 		before := s.popular[k]
-		for _, r := range rows {
-			if x := s.dev[r]; x == x {
-				s.buf = append(s.buf, x)
-				s.dev[r] -= before
+		for _, rows := range parts {
+			for _, r := range rows {
+				if x := s.dev[r]; x == x {
+					s.buf = append(s.buf, x)
+					s.dev[r] -= s.experts.slopes[s.role[r]] * before
+				}
 			}
 		}
 
