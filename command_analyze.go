@@ -95,7 +95,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	}
 
 	rows := &feed.History{}
-	if a.info, err = s.Load(ctx, a.job, rows, o); err != nil {
+	if a.info, err = s.Load(ctx, a.job, rows.Add, o); err != nil {
 		return nil, err
 	}
 

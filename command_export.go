@@ -129,17 +129,17 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 	switch e.table {
 	case row.RanksTable:
 		t := newPortion[row.Rank](e, w)
-		return e.load(ctx, s, o, rowsOf{rank: t.add}, t)
+		return e.load(ctx, s, o, func(r *row.Rows) { t.add(r.Ranks) }, t)
 	case row.StepsTable:
 		t := newPortion[row.Step](e, w)
-		return e.load(ctx, s, o, rowsOf{step: t.add}, t)
+		return e.load(ctx, s, o, func(r *row.Rows) { t.add(r.Steps) }, t)
 	case row.CommunicationsTable:
 		t := newPortion[row.Communication](e, w)
-		return e.load(ctx, s, o, rowsOf{communication: t.add}, t)
+		return e.load(ctx, s, o, func(r *row.Rows) { t.add(r.Communications) }, t)
 	}
 
 	t := newTable[row.Record](e, w)
-	info, err := s.Load(ctx, e.job, rowsOf{}, o) // tells the job, where only one is there
+	info, err := s.Load(ctx, e.job, func(*row.Rows) {}, o) // tells the job, where only one is there
 	if err != nil {
 		return info, err
 	}
@@ -153,9 +153,9 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 	return info, t.Close()
 }
 
-// load writes one table of the job, whose rows the source gives to b, and closes it.
-func (e *exporting) load(ctx context.Context, s source.Source, o source.Options, b rowsOf, t io.Closer) (source.Info, error) {
-	info, err := s.Load(ctx, e.job, b, o)
+// load writes one table of the job, whose rows take writes, and closes it.
+func (e *exporting) load(ctx context.Context, s source.Source, o source.Options, take func(*row.Rows), t io.Closer) (source.Info, error) {
+	info, err := s.Load(ctx, e.job, take, o)
 	if err != nil {
 		return info, err
 	}
@@ -178,32 +178,7 @@ func newTable[T any](e *exporting, w io.Writer) tableWriter[T] {
 	return parquet.NewExport[T](w, e.table)
 }
 
-// rowsOf is a row.Builder that hands on the rows of one table: nil are those of others.
-type rowsOf struct {
-	rank          func(*row.Rank)
-	step          func(*row.Step)
-	communication func(*row.Communication)
-}
-
-func (r rowsOf) AddRank(x *row.Rank) {
-	if r.rank != nil {
-		r.rank(x)
-	}
-}
-
-func (r rowsOf) AddStep(x *row.Step) {
-	if r.step != nil {
-		r.step(x)
-	}
-}
-
-func (r rowsOf) AddCommunication(x *row.Communication) {
-	if r.communication != nil {
-		r.communication(x)
-	}
-}
-
-// portion collects rows that come one by one, and writes many at once.
+// portion collects rows that come in parts of any size, and writes as many at once each time.
 type portion[T any] struct {
 	out  tableWriter[T]
 	rows []T
@@ -218,17 +193,16 @@ func newPortion[T any](e *exporting, w io.Writer) *portion[T] {
 	return &portion[T]{out: newTable[T](e, w)}
 }
 
-// add keeps a copy of a row, and writes what is held when it is a portion. Its error is kept: a
-// Builder returns none.
-func (p *portion[T]) add(x *T) {
-	if p.err != nil {
-		return
-	}
-
-	p.rows = append(p.rows, *x)
-	if len(p.rows) >= exportPortion {
-		p.err = p.out.Write(p.rows)
-		p.rows = p.rows[:0]
+// add keeps copies of rows, and writes what is held when it is a portion. Its error is kept: who
+// hands rows over takes none.
+func (p *portion[T]) add(rows []T) {
+	for len(rows) > 0 && p.err == nil {
+		n := min(len(rows), exportPortion-len(p.rows))
+		p.rows, rows = append(p.rows, rows[:n]...), rows[n:]
+		if len(p.rows) == exportPortion {
+			p.err = p.out.Write(p.rows)
+			p.rows = p.rows[:0]
+		}
 	}
 }
 
@@ -245,7 +219,7 @@ func (p *portion[T]) Close() error {
 func (e *exporting) trace(ctx context.Context, w io.Writer, s source.Source, o source.Options) (source.Info, error) {
 	o.NoCommunications = true
 	var b row.Rows
-	info, err := s.Load(ctx, e.job, &b, o)
+	info, err := s.Load(ctx, e.job, b.Add, o)
 	if err != nil {
 		return info, err
 	}

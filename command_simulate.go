@@ -157,7 +157,7 @@ func recordedJob(ctx context.Context, spec, job string) (t *simulate.Trace, err 
 	}
 
 	var r simulate.Recorded
-	info, err := src.Load(ctx, job, &r, o)
+	info, err := src.Load(ctx, job, r.Add, o)
 	if err != nil {
 		return nil, err
 	}

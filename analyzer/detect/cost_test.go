@@ -35,7 +35,7 @@ func weighed(t *testing.T, name string, seed uint64, ranks int, change func(*sim
 
 	change(&cfg)
 	b := &feed.History{}
-	truth, err := simulate.Run(cfg, b)
+	truth, err := simulate.Run(cfg, b.Add)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func sizedFrame(t *testing.T, name string, seed uint64) *frame.Frame {
 func frameOf(t *testing.T, rows *row.Rows, groups *topology.File) *frame.Frame {
 	t.Helper()
 	b := &feed.History{}
-	rows.AddTo(b)
+	b.Add(rows)
 	f, err := b.Frame(groups)
 	if err != nil {
 		t.Fatal(err)

@@ -61,6 +61,21 @@ func (h *History) init(job string) {
 	h.job = cmp.Or(h.job, job)
 }
 
+// Add takes ranks, steps and communications. They may be the caller's again when it returns.
+func (h *History) Add(rows *row.Rows) {
+	for i := range rows.Ranks {
+		h.AddRank(&rows.Ranks[i])
+	}
+
+	for i := range rows.Steps {
+		h.AddStep(&rows.Steps[i])
+	}
+
+	for i := range rows.Communications {
+		h.AddCommunication(&rows.Communications[i])
+	}
+}
+
 // AddRank takes the identity of one process; the highest version counts.
 func (h *History) AddRank(r *row.Rank) {
 	h.init(r.Job)

@@ -13,9 +13,10 @@ import (
 // job is a simulation under way.
 type job struct {
 	cfg  *Config
-	b    row.Builder
-	rec  *files  // nil for none
-	unit float64 // model time → time: the factor that gives a quiet step Model.Seconds
+	take func(*row.Rows) // nil for nobody
+	rows row.Rows        // to be handed over, kept for their memory
+	rec  *files          // nil for none
+	unit float64         // model time → time: the factor that gives a quiet step Model.Seconds
 
 	physics, clocks, losses, faults *rand.Rand
 
@@ -103,9 +104,9 @@ type meet struct {
 }
 
 // newJob draws the hosts, spare ones included, and the bursts of faults. cfg is complete.
-func newJob(cfg *Config, b row.Builder, rec *files) *job {
+func newJob(cfg *Config, take func(*row.Rows), rec *files) *job {
 	j := &job{
-		cfg: cfg, b: b, rec: rec, step: cfg.FirstStep,
+		cfg: cfg, take: take, rec: rec, step: cfg.FirstStep,
 		physics: source(cfg.Seed, forPhysics), clocks: source(cfg.Seed, forClocks),
 		losses: source(cfg.Seed, forLosses), faults: source(cfg.Seed, forFaults), popular: map[[2]int]float64{},
 	}
@@ -209,12 +210,14 @@ func (j *job) start(l *layout) error {
 	}
 
 	j.resolve()
-	if j.b != nil {
+	if j.take != nil {
 		for i := range metas {
 			if metas[i] != nil {
-				j.b.AddRank(rankRow(metas[i], 0, l.members))
+				j.rows.Ranks = append(j.rows.Ranks, rankRow(metas[i], 0, l.members))
 			}
 		}
+
+		j.hand()
 	}
 
 	if j.rec != nil {
@@ -268,10 +271,12 @@ func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate
 func (j *job) finish() error {
 	j.flushWindow()
 	for i := range j.r {
-		if j.b != nil && !j.r[i].absent {
-			j.b.AddRank(rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
+		if j.take != nil && !j.r[i].absent {
+			j.rows.Ranks = append(j.rows.Ranks, rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
 		}
 	}
+
+	j.hand()
 
 	if j.rec != nil {
 		return j.rec.end()

@@ -19,8 +19,20 @@ type Recorded struct {
 	steps map[uint32]map[uint64]row.Step // of the process that began last
 }
 
-// AddRank keeps the identity of the process that began last.
-func (r *Recorded) AddRank(x *row.Rank) {
+// Add takes rows of the job, all of them in any order. Communication is of no use: waits are played
+// anew.
+func (r *Recorded) Add(rows *row.Rows) {
+	for i := range rows.Ranks {
+		r.rank(&rows.Ranks[i])
+	}
+
+	for i := range rows.Steps {
+		r.step(&rows.Steps[i])
+	}
+}
+
+// rank keeps the identity of the process that began last.
+func (r *Recorded) rank(x *row.Rank) {
 	if r.ranks == nil {
 		r.ranks = map[uint32]row.Rank{}
 	}
@@ -32,9 +44,9 @@ func (r *Recorded) AddRank(x *row.Rank) {
 	}
 }
 
-// AddStep keeps a step that has a forward time. Rows of an older process of the rank are left
+// step keeps a step that has a forward time. Rows of an older process of the rank are left
 // out, whatever order they come in.
-func (r *Recorded) AddStep(x *row.Step) {
+func (r *Recorded) step(x *row.Step) {
 	if x.FPNs <= 0 || x.FPCount == 0 || x.StepNs <= 0 || x.Flags&row.FlagOpen != 0 {
 		return
 	}
@@ -61,9 +73,6 @@ func (r *Recorded) AddStep(x *row.Step) {
 
 	of[x.Step] = *x
 }
-
-// AddCommunication needs nothing of it: waits are played anew.
-func (r *Recorded) AddCommunication(*row.Communication) {}
 
 // Trace makes a trace of what was collected: each rank's forward and backward time,
 // spread evenly over its micro-batches. What no range says of the backward pass is

@@ -25,14 +25,7 @@ func TestRecorded_Trace(t *testing.T) {
 			c.Faults = []Fault{{Kind: Compute, Locals: []int{0}, Factor: 1.5}}
 			rows, _ := mustRows(t, c)
 			var r Recorded
-			for i := range rows.Ranks {
-				r.AddRank(&rows.Ranks[i])
-			}
-
-			for i := range rows.Steps {
-				r.AddStep(&rows.Steps[i])
-			}
-
+			r.Add(&rows)
 			tr, err := r.Trace(name, nil)
 			if err != nil {
 				t.Fatal(err)

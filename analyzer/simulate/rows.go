@@ -223,7 +223,7 @@ func (j *job) passed(i, way int, from, to float64) {
 
 // emit hands over the step's rows and ranges.
 func (j *job) emit() error {
-	if j.b == nil && j.rec == nil {
+	if j.take == nil && j.rec == nil {
 		return nil
 	}
 
@@ -247,11 +247,13 @@ func (j *job) emit() error {
 			j.rec.add(i, x)
 		}
 
-		if j.b != nil {
+		if j.take != nil {
 			j.fill(i, a, b)
-			j.b.AddStep(&r.out)
+			j.rows.Steps = append(j.rows.Steps, r.out)
 		}
 	}
+
+	j.hand()
 
 	if j.rec != nil {
 		return j.rec.step()
@@ -312,14 +314,24 @@ func (j *job) flushWindow() {
 	for i := range j.r {
 		r := &j.r[i]
 		for s := range r.sums {
-			if x := &r.sums[s]; x.calls > 0 && j.b != nil {
-				c := j.window(i, s, x)
-				j.b.AddCommunication(&c)
+			if x := &r.sums[s]; x.calls > 0 && j.take != nil {
+				j.rows.Communications = append(j.rows.Communications, j.window(i, s, x))
 			}
 		}
 
 		r.sums, r.windowFrom = [slots]sum{}, 0
 	}
+
+	j.hand()
+}
+
+// hand hands over the rows that are finished.
+func (j *job) hand() {
+	if j.rows.Len() > 0 {
+		j.take(&j.rows)
+	}
+
+	j.rows = row.Rows{Ranks: j.rows.Ranks[:0], Steps: j.rows.Steps[:0], Communications: j.rows.Communications[:0]}
 }
 
 // window returns the row of a slot's communication in the window that is over.
@@ -345,8 +357,8 @@ func (j *job) window(i, slot int, x *sum) row.Communication {
 
 // rankRow is the row of an identity. ended is 0 for a process that runs. members gives ranks that
 // rows share: of 8,192 ranks in one group each row would hold as many.
-func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) *row.Rank {
-	out := &row.Rank{
+func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) row.Rank {
+	out := row.Rank{
 		Job: m.Job, Rank: uint32(m.Rank), Incarnation: uint64(m.Incarnation), WorldSize: uint32(m.WorldSize),
 		LocalRank: uint16(m.LocalRank), Node: m.Node, Device: m.Device, Pod: m.Pod, PID: uint32(m.PID), BootID: m.BootID,
 		StartedNs: m.StartedNs, EndedNs: ended, Writer: m.Writer, Version: 1,

@@ -51,7 +51,7 @@ func TestScenario_SaysWhatIsWrong(t *testing.T) {
 				continue
 			}
 
-			truth, err := Run(c, nothing{})
+			truth, err := Run(c, nothing)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestSized_Sizes(t *testing.T) {
 			}
 
 			if world <= 12 || name == "compute-1.10" {
-				if _, err := Run(c, nothing{}); err != nil {
+				if _, err := Run(c, nothing); err != nil {
 					t.Errorf("%s with %d ranks: %v", name, world, err)
 				}
 			}
@@ -183,7 +183,7 @@ func FuzzParse(f *testing.F) {
 		}
 
 		c.Steps = min(c.Steps, 4)
-		_, _ = Run(c, nothing{}) // an error is fine, a panic is not
+		_, _ = Run(c, nothing) // an error is fine, a panic is not
 	})
 }
 
@@ -297,7 +297,7 @@ func TestFamilies(t *testing.T) {
 				t.Fatalf("%s, seed %d: the file says something else when it is read\n%s\n%s", name, seed, y, z)
 			}
 
-			truth, err := Run(c, nothing{})
+			truth, err := Run(c, nothing)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v", name, seed, err)
 			}

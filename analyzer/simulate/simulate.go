@@ -31,23 +31,23 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// Run simulates cfg and hands its rows to b in the order they are finished. Memory is that
-// of one step.
-func Run(cfg Config, b row.Builder) (Truth, error) {
-	return run(cfg, b, nil)
+// Run simulates cfg and hands its rows over in the order they are finished; they are used again
+// when take returns. Memory is that of one step.
+func Run(cfg Config, take func(*row.Rows)) (Truth, error) {
+	return run(cfg, take, nil)
 }
 
 // Rows simulates cfg and returns all its rows.
 func Rows(cfg Config) (row.Rows, Truth, error) {
 	var rows row.Rows
-	t, err := Run(cfg, &rows)
+	t, err := Run(cfg, rows.Add)
 	return rows, t, err
 }
 
-// run plays the attempts of the job one after the other. b takes its rows, rec its ranges; nil
+// run plays the attempts of the job one after the other. take takes its rows, rec its ranges; nil
 // for who wants none.
-func run(cfg Config, b row.Builder, rec *files) (Truth, error) {
-	j, err := ready(&cfg, b, rec)
+func run(cfg Config, take func(*row.Rows), rec *files) (Truth, error) {
+	j, err := ready(&cfg, take, rec)
 	if err != nil {
 		return Truth{}, err
 	}
@@ -60,7 +60,7 @@ func run(cfg Config, b row.Builder, rec *files) (Truth, error) {
 }
 
 // ready returns a job that can be played. It completes cfg.
-func ready(cfg *Config, b row.Builder, rec *files) (*job, error) {
+func ready(cfg *Config, take func(*row.Rows), rec *files) (*job, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func ready(cfg *Config, b row.Builder, rec *files) (*job, error) {
 		return nil, err
 	}
 
-	j := newJob(cfg, b, rec)
+	j := newJob(cfg, take, rec)
 	j.unit = unit
 	return j, nil
 }

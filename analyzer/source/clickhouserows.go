@@ -19,8 +19,8 @@ const rangeRows = 64 << 10
 
 // Load implements Source: tables are read by ranges of ranks, which are ranges of their primary
 // key.
-func (d *database) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
-	return loadTables(ctx, d, d.at.String(), job, b, o)
+func (d *database) Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
+	return loadTables(ctx, d, d.at.String(), job, take, o)
 }
 
 // ranks reads the table of ranks, the highest version of each incarnation.

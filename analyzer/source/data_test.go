@@ -88,7 +88,7 @@ func load(t testing.TB, spec, job string, o Options) (*row.Rows, Info, error) {
 	}
 	defer s.Close()
 	r := &row.Rows{}
-	info, err := s.Load(context.Background(), job, r, o)
+	info, err := s.Load(context.Background(), job, r.Add, o)
 	return r, info, err
 }
 

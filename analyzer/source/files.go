@@ -75,8 +75,8 @@ func (t *tree) listJobs(ctx context.Context) ([]string, error) {
 }
 
 // Load implements Source. What of other tools' profiles could not be read is told.
-func (t *tree) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
-	info, err := t.load(ctx, job, b, o)
+func (t *tree) Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
+	info, err := t.load(ctx, job, take, o)
 	if t.made != nil {
 		info.Damaged += len(t.made.Unread)
 		info.Notes = append(info.Notes, profiles.Sentences(t.made.Unread)...)
@@ -87,7 +87,7 @@ func (t *tree) Load(ctx context.Context, job string, b row.Builder, o Options) (
 }
 
 // load rolls the segments of every rank up, the way that ingest does.
-func (t *tree) load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
+func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
 	job, err := Pick(ctx, t, t.dir, job)
 	if err != nil {
 		return Info{}, err
@@ -110,7 +110,7 @@ func (t *tree) load(ctx context.Context, job string, b row.Builder, o Options) (
 		// A process writes its identity into each of its segments; one row of it is enough.
 		r.rows.Ranks = newestRanks(r.rows.Ranks)
 		off = off || slices.ContainsFunc(r.rows.Ranks, func(r row.Rank) bool { return len(r.Off) > 0 })
-		info.hand(b, &r.rows)
+		info.hand(take, &r.rows)
 		info.Parts += r.segments
 		if first == "" {
 			first = r.odd

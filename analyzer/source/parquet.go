@@ -127,8 +127,8 @@ func (s *store) parts(table, job string) ([]string, error) {
 }
 
 // Load implements Source.
-func (s *store) Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error) {
-	return loadTables(ctx, s, "Parquet store "+s.dir, job, b, o)
+func (s *store) Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
+	return loadTables(ctx, s, "Parquet store "+s.dir, job, take, o)
 }
 
 // split implements tables.

@@ -238,7 +238,7 @@ func BenchmarkParquet(b *testing.B) {
 					b.Fatal(err)
 				}
 
-				if _, err := s.Load(b.Context(), "j", &feed.History{}, Options{}); err != nil {
+				if _, err := s.Load(b.Context(), "j", new(feed.History).Add, Options{}); err != nil {
 					b.Fatal(err)
 				}
 			}

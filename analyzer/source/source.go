@@ -8,7 +8,7 @@
 //
 // Caveat: rows come in no promised order and a row may come twice (a store that
 // a doubtful insert was repeated into); the key of a row decides, not its place.
-// Rows are handed over by pointer and reused: a row.Builder copies what it keeps.
+// Rows are handed over by pointer and reused: who takes them copies what it keeps.
 //
 // Files, stores and names in them are hostile input: bounded, no symlink is
 // followed below the given directory, nothing panics.
@@ -106,8 +106,9 @@ type Source interface {
 	// Jobs returns the names of the jobs, sorted. None is an error that says what
 	// to do, not an empty list.
 	Jobs(ctx context.Context) ([]string, error)
-	// Load reads one job into b.
-	Load(ctx context.Context, job string, b row.Builder, o Options) (Info, error)
+	// Load hands over one job: its ranks, steps and communications, in parts, one after the other.
+	// They are used again when take returns.
+	Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error)
 	// Records hands over the identities and the raw ranges of a job, in parts, one after
 	// the other; with one worker a rank's after those of the ranks before it. Rows that
 	// take keeps it must copy. A store has the kinds that --records selected.

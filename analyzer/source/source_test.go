@@ -93,7 +93,7 @@ func inRanges(t *testing.T, spec, job string, rowsEach uint64) int {
 	defer s.Close()
 	s.(*database).rows = rowsEach
 	calls := 0
-	info, err := s.Load(t.Context(), job, &row.Rows{}, Options{Progress: func(done, total int) {
+	info, err := s.Load(t.Context(), job, new(row.Rows).Add, Options{Progress: func(done, total int) {
 		if calls++; done != calls || total < 8 {
 			t.Errorf("progress %d of %d at call %d", done, total, calls)
 		}
@@ -121,7 +121,7 @@ func sorted(r *row.Rows) {
 func frameOf(t *testing.T, r *row.Rows) *frame.Frame {
 	t.Helper()
 	var b feed.History
-	r.AddTo(&b)
+	b.Add(r)
 	f, err := b.Frame(nil)
 	if err != nil {
 		t.Fatal(err)

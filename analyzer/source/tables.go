@@ -20,7 +20,7 @@ type tables[P any] interface {
 }
 
 // loadTables is Source.Load of a store: the ranks, then the other tables part by part.
-func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row.Builder, o Options) (Info, error) {
+func loadTables[P any](ctx context.Context, s tables[P], name, job string, take func(*row.Rows), o Options) (Info, error) {
 	job, err := Pick(ctx, s, name, job)
 	if err != nil {
 		return Info{}, err
@@ -38,7 +38,7 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row
 	}
 
 	// Identities come first: with groups of their own the feed samples no times of steps.
-	info.hand(b, &row.Rows{Ranks: ranks})
+	info.hand(take, &row.Rows{Ranks: ranks})
 	steps, err := s.split(ctx, row.StepsTable, job, &info)
 	if err != nil {
 		return info, err
@@ -52,7 +52,7 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row
 	}
 
 	total := len(steps) + len(communications)
-	var buffers sync.Pool // of *row.Rows: a row.Builder copies what it keeps, so they serve again
+	var buffers sync.Pool // of *row.Rows: who takes rows copies what it keeps, so they serve again
 	err = inOrder(ctx, total, o.workers(), func(ctx context.Context, i int) (rows *row.Rows, err error) {
 		rows, ok := buffers.Get().(*row.Rows)
 		if !ok {
@@ -68,7 +68,7 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row
 		rows.Communications, err = s.communications(ctx, communications[i-len(steps)], job, rows.Communications)
 		return rows, err
 	}, func(i int, rows *row.Rows) error {
-		info.hand(b, rows)
+		info.hand(take, rows)
 		buffers.Put(rows)
 		o.progress(i+1, total)
 		return nil
@@ -76,9 +76,9 @@ func loadTables[P any](ctx context.Context, s tables[P], name, job string, b row
 	return info, err
 }
 
-// hand gives rows to b and counts them.
-func (i *Info) hand(b row.Builder, rows *row.Rows) {
-	rows.AddTo(b)
+// hand hands rows over and counts them.
+func (i *Info) hand(take func(*row.Rows), rows *row.Rows) {
+	take(rows)
 	i.Ranks += len(rows.Ranks)
 	i.Steps += len(rows.Steps)
 	i.Communications += len(rows.Communications)

@@ -142,7 +142,7 @@ func cut(rows row.Rows, topo *topology.File, rng *rand.Rand) *pieces {
 func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 	tb.Helper()
 	b := &feed.History{}
-	rows.AddTo(b)
+	b.Add(&rows)
 	f, err := b.Frame(topo)
 	if err != nil {
 		tb.Fatal(err)

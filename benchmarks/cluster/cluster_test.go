@@ -271,7 +271,7 @@ func analyze(t *testing.T, spec, job string) (*verdict.Verdict, error) {
 	}
 	defer s.Close()
 	rows := &feed.History{}
-	info, err := s.Load(t.Context(), job, rows, source.Options{})
+	info, err := s.Load(t.Context(), job, rows.Add, source.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -270,7 +270,7 @@ func deadShard(t *testing.T, b *bed) {
 			t.Fatal(err)
 		}
 
-		_, err = src.Load(t.Context(), b.job, &feed.History{}, source.Options{})
+		_, err = src.Load(t.Context(), b.job, new(feed.History).Add, source.Options{})
 		if err == nil || !strings.Contains(err.Error(), b.Shards[1][0].Addr()) || !strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("reading with a dead shard: %v", err)
 		}

@@ -25,11 +25,14 @@ import (
 // answer is what a source says of a job, in one order.
 type answer struct{ row.Rows }
 
-// AddRank keeps an identity without its version and its end.
-func (a *answer) AddRank(r *row.Rank) {
-	k := *r
-	k.Groups, k.GroupRanks, k.Version, k.EndedNs = slices.Clone(r.Groups), slices.Clone(r.GroupRanks), 0, 0
-	a.Ranks = append(a.Ranks, k)
+// Add keeps rows, identities without their version and their end.
+func (a *answer) Add(rows *row.Rows) {
+	from := len(a.Ranks)
+	a.Rows.Add(rows)
+	for i := from; i < len(a.Ranks); i++ {
+		k := &a.Ranks[i]
+		k.Groups, k.GroupRanks, k.Version, k.EndedNs = slices.Clone(k.Groups), slices.Clone(k.GroupRanks), 0, 0
+	}
 }
 
 // answerOf reads all of the only job, on a machine of that name.
@@ -42,7 +45,7 @@ func answerOf(t *testing.T, from, node string) *answer {
 	}
 	defer s.Close()
 	a := &answer{}
-	if _, err := s.Load(t.Context(), "", a, o); err != nil {
+	if _, err := s.Load(t.Context(), "", a.Add, o); err != nil {
 		t.Fatal(err)
 	}
 

@@ -31,7 +31,7 @@ func TestAnalyze_WindowsDoNotFlicker(t *testing.T) {
 			}
 			defer src.Close()
 			var all row.Rows
-			info, err := src.Load(t.Context(), "", &all, source.Options{})
+			info, err := src.Load(t.Context(), "", all.Add, source.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

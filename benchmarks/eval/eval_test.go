@@ -193,7 +193,7 @@ func TestRules_FindWhatTheyCan(t *testing.T) {
 		c := simulate.Config{Seed: 4, Steps: 200, Shape: s, Model: simulate.Model{Seconds: 10}, Noise: simulate.Noise{OpSD: 0.002},
 			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Locals: []int{2}, Factor: factor, From: 60}}}
 		var x sheet
-		if _, err := simulate.Run(c, &x); err != nil {
+		if _, err := simulate.Run(c, x.Add); err != nil {
 			t.Fatal(err)
 		}
 
@@ -238,7 +238,7 @@ func TestOracle(t *testing.T) {
 	}
 
 	s := &sheet{}
-	truth, err := simulate.Run(cfg, s)
+	truth, err := simulate.Run(cfg, s.Add)
 	if err != nil {
 		t.Fatal(err)
 	}

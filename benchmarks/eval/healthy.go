@@ -179,7 +179,7 @@ func healthyJob(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (
 	}
 
 	var rows feed.History
-	o, _, err := task{scenario: "healthy", seed: seed}.play(c, &rows, &rows, nil)
+	o, _, err := task{scenario: "healthy", seed: seed}.play(c, rows.Add, &rows, nil)
 	return o, err
 }
 

@@ -106,7 +106,7 @@ func (t task) judged() (*outcome, error) {
 
 	var s sheet
 	if t.family() {
-		o, _, err := t.play(cfg, &s.History, &s.History, simulate.Topology(cfg))
+		o, _, err := t.play(cfg, s.History.Add, &s.History, simulate.Topology(cfg))
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func (t task) judged() (*outcome, error) {
 		return o, nil
 	}
 
-	o, f, err := t.play(cfg, &s, &s.History, nil)
+	o, f, err := t.play(cfg, s.Add, &s.History, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -135,16 +135,16 @@ func (t task) judged() (*outcome, error) {
 	if o.row() == 17 || o.row() == 18 { // with right clocks, with nothing missing
 		cfg.Clock, cfg.Loss = simulate.Clock{}, simulate.Loss{Run: 1}
 		var rows feed.History
-		o.twin, _, err = t.play(cfg, &rows, &rows, nil)
+		o.twin, _, err = t.play(cfg, rows.Add, &rows, nil)
 	}
 
 	return o, err
 }
 
-// play judges one configuration, with a topology file or without. The job's rows go to b,
+// play judges one configuration, with a topology file or without. The job's rows go to take,
 // which hands them on to rows.
-func (t task) play(cfg simulate.Config, b row.Builder, rows *feed.History, file *topology.File) (*outcome, *frame.Frame, error) {
-	truth, err := simulate.Run(cfg, b)
+func (t task) play(cfg simulate.Config, take func(*row.Rows), rows *feed.History, file *topology.File) (*outcome, *frame.Frame, error) {
+	truth, err := simulate.Run(cfg, take)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}

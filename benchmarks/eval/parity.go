@@ -119,7 +119,7 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (r
 	}
 
 	var history feed.History
-	all.AddTo(&history)
+	history.Add(&all)
 	_, direct, err := judge(&history, simulate.Topology(cfg))
 	if err != nil {
 		return 0, "", err
@@ -203,7 +203,7 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 
 	defer func() { err = errors.Join(err, src.Close()) }()
 	var b feed.History
-	info, err := src.Load(ctx, "", &b, o)
+	info, err := src.Load(ctx, "", b.Add, o)
 	if err != nil {
 		return nil, 0, err
 	}

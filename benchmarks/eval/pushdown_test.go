@@ -70,16 +70,16 @@ type kept struct {
 	steps []row.Step
 }
 
-// AddStep keeps the row and hands it on.
-func (k *kept) AddStep(r *row.Step) {
-	k.steps = append(k.steps, *r)
-	k.History.AddStep(r)
+// Add keeps the rows of steps and hands all on.
+func (k *kept) Add(rows *row.Rows) {
+	k.steps = append(k.steps, rows.Steps...)
+	k.History.Add(rows)
 }
 
 // instead judges a job from its rows, and from medians of those of who is not at fault.
 func instead(cfg simulate.Config) (full, medians *verdict.Verdict, err error) {
 	var all kept
-	truth, err := simulate.Run(cfg, &all)
+	truth, err := simulate.Run(cfg, all.Add)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,7 +91,8 @@ func instead(cfg simulate.Config) (full, medians *verdict.Verdict, err error) {
 	}
 
 	var rest feed.History
-	if _, err := simulate.Run(cfg, &others{&rest}); err != nil {
+	others := func(rows *row.Rows) { rest.Add(&row.Rows{Ranks: rows.Ranks, Communications: rows.Communications}) }
+	if _, err := simulate.Run(cfg, others); err != nil {
 		return nil, nil, err
 	}
 
@@ -108,12 +109,6 @@ func instead(cfg simulate.Config) (full, medians *verdict.Verdict, err error) {
 	_, medians, err = judge(&rest, topology)
 	return full, medians, err
 }
-
-// others hands on what are no rows of steps.
-type others struct{ *feed.History }
-
-// AddStep leaves the row out.
-func (others) AddStep(*row.Step) {}
 
 // roleMedians are the medians of times by step and role.
 type roleMedians struct {

@@ -27,9 +27,20 @@ type column struct {
 	load []float64
 }
 
-// AddRank hands the identity on and notes the rank's TP group.
-func (s *sheet) AddRank(r *row.Rank) {
-	s.History.AddRank(r)
+// Add hands the rows on and keeps the columns.
+func (s *sheet) Add(rows *row.Rows) {
+	s.History.Add(rows)
+	for i := range rows.Ranks {
+		s.rank(&rows.Ranks[i])
+	}
+
+	for i := range rows.Steps {
+		s.step(&rows.Steps[i])
+	}
+}
+
+// rank notes the rank's TP group.
+func (s *sheet) rank(r *row.Rank) {
 	c := s.at(int(r.Rank))
 	for k, g := range r.Groups {
 		if strings.HasPrefix(g, "tp:") && k < len(r.GroupRanks) {
@@ -50,9 +61,8 @@ func (s *sheet) at(rank int) *column {
 	return &s.ranks[rank]
 }
 
-// AddStep hands the row on and keeps the columns.
-func (s *sheet) AddStep(r *row.Step) {
-	s.History.AddStep(r)
+// step keeps what the columns have of a step.
+func (s *sheet) step(r *row.Step) {
 	c := s.at(int(r.Rank))
 	c.node = r.Node
 	c.step = append(c.step, float64(r.StepNs))

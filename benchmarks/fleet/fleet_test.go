@@ -283,7 +283,7 @@ func read(tb testing.TB, store string) (*feed.History, source.Info) {
 	}
 
 	rows := &feed.History{}
-	info, err := s.Load(tb.Context(), "fleet", rows, source.Options{})
+	info, err := s.Load(tb.Context(), "fleet", rows.Add, source.Options{})
 	if err := errors.Join(err, s.Close()); err != nil {
 		tb.Fatal(err)
 	}

@@ -208,37 +208,13 @@ type Rows struct {
 	Ledger         []Ledger
 }
 
-// Builder takes a job row by row; Rows is one. It is called from one goroutine. The rows are
-// reused: a Builder copies what it keeps.
-type Builder interface {
-	AddRank(*Rank)
-	AddStep(*Step)
-	AddCommunication(*Communication)
+// Add keeps copies of other ranks, steps and communications. Those who hand over a job's rows may use
+// theirs again.
+func (r *Rows) Add(others *Rows) {
+	r.Ranks = append(r.Ranks, others.Ranks...)
+	r.Steps = append(r.Steps, others.Steps...)
+	r.Communications = append(r.Communications, others.Communications...)
 }
-
-// AddTo hands ranks, steps and communications to b, in this order.
-func (r *Rows) AddTo(b Builder) {
-	for i := range r.Ranks {
-		b.AddRank(&r.Ranks[i])
-	}
-
-	for i := range r.Steps {
-		b.AddStep(&r.Steps[i])
-	}
-
-	for i := range r.Communications {
-		b.AddCommunication(&r.Communications[i])
-	}
-}
-
-// AddRank keeps a copy of a row.
-func (r *Rows) AddRank(x *Rank) { r.Ranks = append(r.Ranks, *x) }
-
-// AddStep keeps a copy, see AddRank.
-func (r *Rows) AddStep(x *Step) { r.Steps = append(r.Steps, *x) }
-
-// AddCommunication keeps a copy, see AddRank.
-func (r *Rows) AddCommunication(x *Communication) { r.Communications = append(r.Communications, *x) }
 
 // Len returns the number of rows in all tables.
 func (r *Rows) Len() int {

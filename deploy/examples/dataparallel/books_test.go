@@ -33,7 +33,7 @@ type stored struct {
 	comms uint64              // records of the kind
 }
 
-// shelf collects a job by process. It is a row.Builder.
+// shelf collects a job by process. Its add takes rows.
 type shelf map[uint64]*stored
 
 func (s shelf) of(incarnation uint64) *stored {
@@ -44,17 +44,21 @@ func (s shelf) of(incarnation uint64) *stored {
 	return s[incarnation]
 }
 
-func (s shelf) AddRank(r *row.Rank) { s.of(r.Incarnation).rank = *r }
-
-func (s shelf) AddStep(r *row.Step) {
-	p := s.of(r.Incarnation)
-	if r.Flags&row.FlagOpen == 0 {
-		p.steps = append(p.steps, fmt.Sprintf("%d/%d", r.Step, r.Repeat))
+func (s shelf) add(rows *row.Rows) {
+	for _, r := range rows.Ranks {
+		s.of(r.Incarnation).rank = r
 	}
-}
 
-func (s shelf) AddCommunication(r *row.Communication) {
-	s.of(r.Incarnation).calls += uint64(r.Calls)
+	for _, r := range rows.Steps {
+		p := s.of(r.Incarnation)
+		if r.Flags&row.FlagOpen == 0 {
+			p.steps = append(p.steps, fmt.Sprintf("%d/%d", r.Step, r.Repeat))
+		}
+	}
+
+	for _, r := range rows.Communications {
+		s.of(r.Incarnation).calls += uint64(r.Calls)
+	}
 }
 
 func (s shelf) addRecord(r *row.Record) {
@@ -83,7 +87,7 @@ func (c *cluster) books() {
 	}
 	defer src.Close()
 	s := shelf{}
-	if _, err := src.Load(ctx, jobName, s, source.Options{}); err != nil {
+	if _, err := src.Load(ctx, jobName, s.add, source.Options{}); err != nil {
 		c.t.Fatal(err)
 	}
 
