@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"golang.org/x/sys/unix"
 )
 
 // Server is a running server.
@@ -76,10 +77,39 @@ func newServer(t testing.TB, o Options) *Server {
 		t.Fatalf("find clickhouse-server: %v; install Debian's packages clickhouse-server and clickhouse-client", err)
 	}
 
-	s := &Server{t: t, bin: bin, dir: t.TempDir(), o: o, host: "127.0.0.1"}
+	s := &Server{t: t, bin: bin, dir: folder(t), o: o, host: "127.0.0.1"}
 	s.port, s.http, s.peer = freePort(t), freePort(t), freePort(t)
 	t.Cleanup(s.Kill)
 	return s
+}
+
+// Servers have their folders in memory where so much of it is free: ext4 looks through all inodes
+// that neighbours freed for each file of a part. What a test kills is a process: what that wrote is
+// there afterwards on tmpfs as on a disk.
+const (
+	inMemory    = "/dev/shm"
+	leastMemory = 8 << 30
+)
+
+// folder makes a server's folder. It goes with the test.
+func folder(t testing.TB) string {
+	t.Helper()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(inMemory, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < leastMemory {
+		return t.TempDir()
+	}
+
+	dir, err := os.MkdirTemp(inMemory, "laggard-clickhouse-")
+	if err != nil {
+		return t.TempDir() // what is there may be for others alone
+	}
+
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the server's folder: %v", err)
+		}
+	})
+	return dir
 }
 
 // Addr is host:port of the native protocol.
