@@ -80,6 +80,7 @@ func cutting(t *testing.T, p *proxy, sink ship.Sink, cuts, ranks, n int) {
 // every kind of byte, leaves them half open, stalls, delays, and loses
 // acknowledgements of inserts that were carried out. Each row is stored once. R10.
 func TestConnectionsCut(t *testing.T) {
+	t.Parallel()
 	cuts, r := scale(t, "LAGGARD_TEST_CUTS", 20), random(t)
 	// The server of a half open connection gives it up by itself, a little later.
 	server := chtest.StartWith(t, chtest.Options{Profile: "<receive_timeout>1</receive_timeout>"})
@@ -97,6 +98,7 @@ func TestConnectionsCut(t *testing.T) {
 
 // TestConnectionsCutOnTheCurrentEngine is the same on ClickHouse 26.7, over HTTP. R10, R32.
 func TestConnectionsCutOnTheCurrentEngine(t *testing.T) {
+	t.Parallel()
 	cuts, r := scale(t, "LAGGARD_TEST_CUTS", 20), random(t)
 	engine := chdb.Start(t)
 	if err := open(t, "clickhouse://"+engine.Address+"/default?protocol=http&compression=none").Create(t.Context()); err != nil {

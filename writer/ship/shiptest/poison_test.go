@@ -32,6 +32,7 @@ func (c *counted) Insert(ctx context.Context, b *ship.Batch) error {
 // of the table refuses: it is kept as a dead letter with its reason, at the price of
 // 40 inserts at most, and the rest is stored. R13.
 func TestPoisonRow(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	db := server.Database()
 	sink := &counted{Sink: open(t, server.Store(db))}

@@ -16,6 +16,7 @@ import (
 // may not be written, or has another table than it must have. Shipping backs off
 // or pauses, drops nothing, and goes on by itself. R12.
 func TestServerRefuses(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	t.Run("TooManyParts", func(t *testing.T) {
 		db := server.Database()
@@ -83,6 +84,7 @@ func TestServerRefuses(t *testing.T) {
 // TestColumnDropped drops a column under the shipper, again and again: nothing is
 // lost, and the column is made again by itself. R12.
 func TestColumnDropped(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	db := server.Database()
 	shipping(t, open(t, server.Store(db)), ship.Options{Flush: 5 * time.Millisecond, Jitter: func() float64 { return 0.02 }}, func(ctx context.Context, s *ship.Shipper) {

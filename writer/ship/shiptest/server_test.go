@@ -18,6 +18,7 @@ import (
 // TestServerKilled kills the server (SIGKILL) at random moments of inserts, again
 // and again: each row is stored once. R9.
 func TestServerKilled(t *testing.T) {
+	t.Parallel()
 	kills, r := scale(t, "LAGGARD_TEST_KILLS", 10), random(t)
 	server := chtest.Start(t)
 	db := server.Database()
@@ -90,6 +91,7 @@ func TestServerStalls(t *testing.T) {
 
 // TestMillionRows ships a million records and checks them by count and sequence.
 func TestMillionRows(t *testing.T) {
+	t.Parallel()
 	server := chtest.Start(t)
 	db := server.Database()
 	began := time.Now()
