@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # to nine times as long. TestOneGoroutine holds the list.
 ONE_GOROUTINE := analyzer/frame analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
 	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/keep schemas/marker schemas/record schemas/row schemas/spelling \
-	schemas/topology writer/chrome writer/rollup writer/rollup/merge
+	schemas/topology writer/chrome writer/parquet writer/rollup writer/rollup/merge
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
 FEW_MEET := analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
