@@ -3,8 +3,8 @@
 // recovery_test.go takes them through every recovery that MindCluster knows.
 //
 // Its tests run them for real and time what they do, so `make test` runs them
-// alone, after everything else. Caveat: on a busy machine the machine's own
-// contention is a straggler.
+// alone, after everything else, the demos three at a time. Caveat: on a busy
+// machine the machine's own contention is a straggler.
 package examples
 
 import (
@@ -62,12 +62,23 @@ func runs(t *testing.T, env []string, name string, args ...string) (said string,
 	return string(out), c.ProcessState.ExitCode()
 }
 
+// demosAtOnce is how many demos run at a time: each takes less than a third of a core.
+const demosAtOnce = 3
+
 // TestDemo runs the demo once for each fault and once for none: it fails by itself
 // when the verdict is wrong.
 func TestDemo(t *testing.T) {
 	laggard := binary(t)
+	turns := make(chan struct{}, demosAtOnce)
+	inTurn := func(t *testing.T) {
+		t.Helper()
+		t.Parallel()
+		turns <- struct{}{}
+		t.Cleanup(func() { <-turns })
+	}
 	for fault, steps := range map[string]string{"compute": "110", "dataloader": "90", "checkpoint": "90", "link": "160"} {
 		t.Run(fault, func(t *testing.T) {
+			inTurn(t)
 			dir := t.TempDir()
 			out := run(t, 0, nil, laggard, "demo", "--fault", fault, "--steps", steps, "--dir", dir)
 			if !strings.Contains(out, "right: ") || !strings.Contains(out, filepath.Join(dir, "report.html")) {
@@ -81,6 +92,7 @@ func TestDemo(t *testing.T) {
 	}
 
 	t.Run("healthy", func(t *testing.T) {
+		inTurn(t)
 		for tries := 3; ; tries-- { // what else runs here may disturb the workers: undecided, and nobody is named
 			out, code := runs(t, nil, laggard, "demo", "--healthy", "--steps", "90", "--dir", t.TempDir())
 			if code == 4 && tries > 1 {
