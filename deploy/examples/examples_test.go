@@ -3,7 +3,7 @@
 // recovery_test.go takes them through every recovery that MindCluster knows.
 //
 // Its tests run them for real and time what they do, so `make test` runs them
-// alone, after everything else, the demos three at a time. Caveat: on a busy
+// alone, after everything else, the demos two at a time. Caveat: on a busy
 // machine the machine's own contention is a straggler.
 package examples
 
@@ -63,7 +63,7 @@ func runs(t *testing.T, env []string, name string, args ...string) (said string,
 }
 
 // demosAtOnce is how many demos run at a time: each takes less than a third of a core.
-const demosAtOnce = 3
+const demosAtOnce = 2
 
 // TestDemo runs the demo once for each fault and once for none: it fails by itself
 // when the verdict is wrong.
