@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -83,12 +85,29 @@ func (e *Engine) sharesFate(r int, culprits []candidate) bool {
 // onlyForward reports whether the own time of rank r, which is healthy, lacks the slow steps of its
 // forward passes: where these hold exchanges between experts, whoever is late makes them long.
 func (e *Engine) onlyForward(r int) bool {
-	if e.groupOf(r, frame.EP) == nil || !e.seen[frame.Self] || !e.tracks[own].Healthy(r) {
-		return false
+	return e.exchanges(r) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
+}
+
+// passedOutside reports the same of a slow time of its forward passes that is just over.
+func (e *Engine) passedOutside(r int, ep sequential.Episode) bool {
+	v := e.tracks[own].Values(r, ep.Ago)
+	if !e.exchanges(r) || ep.Ago > threshold.Window || len(v) < ep.Steps {
+		return false // not to be told
 	}
 
-	seconds := func(s signal) float64 { return e.tracks[s].Spikes(r).Sum * e.value(r, s, threshold.Window) }
-	return seconds(own) < computeShare*seconds(compute)
+	return e.lacks(r, float64(robust.Median(v[:ep.Steps])), ep.Effect)
+}
+
+// exchanges reports whether forward passes of rank r hold exchanges between experts, while its own
+// time is healthy.
+func (e *Engine) exchanges(r int) bool {
+	return e.groupOf(r, frame.EP) != nil && e.seen[frame.Self] && e.tracks[own].Healthy(r)
+}
+
+// lacks reports whether own time has less than computeShare of what the forward passes of rank r
+// are slow by, in seconds; both are given as logarithms.
+func (e *Engine) lacks(r int, inOwn, inForward float64) bool {
+	return inOwn*e.value(r, own, threshold.Window) < computeShare*inForward*e.value(r, compute, threshold.Window)
 }
 
 // ownSpikes decides whether slow steps seen in self time only belong to the rank:
