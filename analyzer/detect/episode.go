@@ -77,7 +77,7 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 		return
 	}
 
-	if !ep.Event || s == compute && e.passedOutside(r, ep) {
+	if !ep.Event || s == compute && e.onlyForwardPassed(r, ep) {
 		return
 	}
 

@@ -88,8 +88,8 @@ func (e *Engine) onlyForward(r int) bool {
 	return e.exchanges(r) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
 }
 
-// passedOutside reports the same of a slow time of its forward passes that is just over.
-func (e *Engine) passedOutside(r int, ep sequential.Episode) bool {
+// onlyForwardPassed reports the same of an episode of its forward passes that is just over.
+func (e *Engine) onlyForwardPassed(r int, ep sequential.Episode) bool {
 	v := e.tracks[own].Values(r, ep.Ago)
 	if !e.exchanges(r) || ep.Ago > threshold.Window || len(v) < ep.Steps {
 		return false // not to be told

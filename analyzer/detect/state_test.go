@@ -31,7 +31,7 @@ var scratch = map[string][]string{
 	"cost.Book":          {"did", "ends", "plain", "waits", "charged", "mended", "struck", "buf"},
 	"sequential.Test":    {"confirmed", "buf", "buf2", "hl"},
 	"residual.Reference": {"buf", "idx", "Middle"},
-	"residual.Sharing":   {"dev", "w", "whole", "slowed", "levels", "buf"},
+	"residual.Sharing":   {"dev", "w", "whole", "untold", "levels", "buf"},
 	"residual.Covariate": {"slope", "dev", "ln"},
 	"residual.Waits":     {"low", "stamp", "Waited", "Worked", "buf"},
 	"saves.Watch":        {"lns", "rel", "well", "buf", "rest"},

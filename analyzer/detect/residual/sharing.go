@@ -36,7 +36,7 @@ type Sharing struct {
 	stages  *Sharing  // of those that hold the same expert: what is taken out before
 	experts *Sharing  // of stages: what is taken out after them
 	popular []float32 // per work of experts: how much longer than usual its holders lately take
-	slowed  []bool    // per rank: its other parts are slow in this step, so they don't tell its work
+	untold  []bool    // per rank: its work is not known, for its other parts are slow in this step
 
 	sxy, sww, sxx []float64 // per role, exponential sums
 	terms         []float64 // how many terms are in them
@@ -59,7 +59,7 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 		parts: parts, Usable: usable, within: within, noise: sharedNoise, role: l.Role, Common: make([]float32, len(parts)),
 		sxy: make([]float64, g), sww: make([]float64, g), sxx: make([]float64, g), terms: make([]float64, g), slopes: make([]float32, g),
 		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), told: make([]uint8, n), w: make([]float32, n),
-		dev: make([]float32, n), whole: make([]float32, len(parts)), slowed: make([]bool, n),
+		dev: make([]float32, n), whole: make([]float32, len(parts)), untold: make([]bool, n),
 		ref: oneRole(len(parts)),
 	}
 }
@@ -92,7 +92,7 @@ func (s *Sharing) Mates(r int) []int32 {
 // other parts is noise of its own, and added to left.
 func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32, waited []bool, left []float32, t known) bool {
 	s.Used = false
-	clear(s.slowed)
+	clear(s.untold)
 	if !s.Usable {
 		for q := range s.Common {
 			s.Common[q] = robust.NaN
@@ -134,7 +134,7 @@ func (s *Sharing) Remove(logs []float32, level []float64, now, worked []float32,
 		work := s.slopes[g] * (w - s.quicker(r))
 		if most := s.dev[r] + fastest*t.Noise(r); s.within == nil && !t.Degraded(r) && work > most {
 			work = most // nobody is faster than its work allows but by chance: the other stages are slow
-			s.slowed[r] = true
+			s.untold[r] = true
 		}
 
 		logs[r] -= work
@@ -159,7 +159,7 @@ func (s *Sharing) quicker(r int) float32 {
 // deviate sets dev[r] to how far rank r is from what is usual in its role, less what
 // all roles have in common in this step. An expert's load lasts too long to tell it from
 // what is usual, so its ranks are compared with those of the other experts in their group. Who
-// waited tells the work still: its own, without the wait. Whose stages told too much of its work
+// waited tells the work still: its own, without the wait. Whose work its stages did not tell
 // does not tell an expert's load.
 func (s *Sharing) deviate(logs []float32, level []float64, now, worked []float32, waited []bool) {
 	s.buf = s.buf[:0]
@@ -173,7 +173,7 @@ func (s *Sharing) deviate(logs []float32, level []float64, now, worked []float32
 	for r, x := range logs {
 		g := s.role[r]
 		switch {
-		case g < 0 || x != x || s.stages != nil && s.stages.slowed[r]:
+		case g < 0 || x != x || s.stages != nil && s.stages.untold[r]:
 			s.dev[r] = robust.NaN
 		case s.within != nil:
 			s.dev[r] = x - now[g]
