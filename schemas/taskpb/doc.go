@@ -6,6 +6,6 @@
 // worker of collector/python/taskd speaks it by hand, on Python's standard library;
 // what is here serves Go programs that stand on the other side.
 //
-// To regenerate: protoc -I schemas/taskpb --go_out=. --go_opt=module=laggard
-// --go-grpc_out=. --go-grpc_opt=module=laggard task.proto
+// To regenerate: protoc -I schemas/taskpb --go_out=. --go_opt=module=github.com/laggard-dev/laggard
+// --go-grpc_out=. --go-grpc_opt=module=github.com/laggard-dev/laggard task.proto
 package taskpb

@@ -6,6 +6,6 @@
 // interface; nothing of ours is added to the messages. Caveat: the words in
 // ProfilingSwitch are not checked here but in collector/trace.
 //
-// To regenerate: protoc -I schemas/tracepb --go_out=. --go_opt=module=laggard
-// --go-grpc_out=. --go-grpc_opt=module=laggard trace.proto
+// To regenerate: protoc -I schemas/tracepb --go_out=. --go_opt=module=github.com/laggard-dev/laggard
+// --go-grpc_out=. --go-grpc_opt=module=github.com/laggard-dev/laggard trace.proto
 package tracepb
