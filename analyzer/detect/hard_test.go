@@ -357,6 +357,15 @@ func TestHard_ForwardPassesTellTheCause(t *testing.T) {
 	}
 }
 
+// TestHard_WaitsVary: a rank is slow from its first step on. That its group waits for it shows in some
+// windows and drowns in the noise of its waits in others: what was said of it stays.
+func TestHard_WaitsVary(t *testing.T) {
+	v, slow, _ := simulated(t, "slow-from-start", 1732050811, 0, true)
+	if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].State != verdict.Degraded || v.Nodes[0].DetectedStep > 50 {
+		t.Errorf("%+v, want %v degraded from the start", v.Nodes, slow)
+	}
+}
+
 // TestHard_BurstsAreNoLastingSlowness: a slow lane sees the mean of bursts before they are many
 // enough to be called so; once they are, what was said changes, and the cost is that of the bursts.
 func TestHard_BurstsAreNoLastingSlowness(t *testing.T) {

@@ -51,7 +51,9 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	return leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
+	// Waits for it vary from step to step: what showed them once in this episode is proof.
+	_, accused := e.cases[caseKey{own, r}]
+	return accused || leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
 }
 
 // comesAndGoes reports whether a rank on another node is slow again and again in what it
