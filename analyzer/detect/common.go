@@ -1,9 +1,6 @@
 package detect
 
 import (
-	"slices"
-
-	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -15,7 +12,6 @@ type common struct {
 	sudden   map[string]bool // nodes that became slow within commonSteps of each other
 	standing map[string]bool // nodes that are slow, more than can all be bad
 	pairs    []int           // ranks that are slower than their only peer, and always were
-	experts  []int           // ranks that hold an expert which gets more tokens than others
 	nodes    int             // of the job
 }
 
@@ -37,8 +33,6 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 			dropped.sudden[node] = true
 		case e.onePeer(c) && !e.rose(c):
 			dropped.pairs = append(dropped.pairs, e.layout.Ranks[c.row])
-		case e.popular(c):
-			dropped.experts = append(dropped.experts, e.layout.Ranks[c.row])
 		case e.standing(c):
 			dropped.standing[node] = true
 		default:
@@ -185,74 +179,6 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 	}
 
 	return out
-}
-
-// popular reports whether the rank holds an expert that gets more tokens: those that hold
-// the same one in the other groups of the stage are slower as well, and whoever is slow
-// on its node has such an expert. A slow node has no favourite expert. Where loads don't
-// go together at all, two that hold the same expert are two slow ranks.
-func (e *Engine) popular(c *candidate) bool {
-	s := c.main
-	if s >= loading || e.expert(c.row) < 0 || e.experts[own].Together() < residual.SharedCorrelation/2 {
-		return false
-	}
-
-	if c.has[compute] {
-		s = compute
-	}
-
-	t := e.tracks[s]
-	effect, _ := t.Last(c.row)
-	for r := range e.n {
-		if e.layout.Node[r] == e.layout.Node[c.row] && t.Standing(r) >= effect/2 && !e.expertSlow(t, r) {
-			return false
-		}
-	}
-
-	return e.expertSlow(t, c.row)
-}
-
-// expertSlow reports whether those that hold the same expert as row r, on other nodes
-// where there are some, show popularShare of its slowness in the mean.
-func (e *Engine) expertSlow(t *sequential.Test, r int) bool {
-	seat, stage := e.expert(r), e.stageOf(r)
-	var away, here, far, near float64
-	for p := range e.n {
-		if p == r || seat < 0 || e.stageOf(p) != stage || e.expert(p) != seat {
-			continue
-		}
-
-		if e.layout.Node[p] != e.layout.Node[r] {
-			away, far = away+t.Standing(p), far+1
-		} else {
-			here, near = here+t.Standing(p), near+1
-		}
-	}
-
-	if far > 0 {
-		return away >= popularShare*t.Standing(r)*far
-	}
-
-	return near > 0 && here >= popularShare*t.Standing(r)*near
-}
-
-// expert is the position of row r in its expert group, -1 when it is in none.
-func (e *Engine) expert(r int) int {
-	g := e.groupOf(r, frame.EP)
-	if g == nil || !g.Complete() {
-		return -1
-	}
-
-	return slices.Index(g.Rows, int32(r))
-}
-
-// stageOf is the pipeline stage of row r, -1 when it has no role.
-func (e *Engine) stageOf(r int) int {
-	if g := e.layout.Role[r]; g >= 0 {
-		return e.layout.Roles[g].Stage
-	}
-
-	return -1
 }
 
 // onePeer reports whether the rank is compared with a single other one.

@@ -20,11 +20,6 @@ func (e *Engine) seenFP() bool { return e.seen[frame.FP] }
 func (e *Engine) fillFindings(v *verdict.Verdict, common *common) {
 	e.stageFinding(v)
 	e.workFinding(v)
-	if n := len(common.experts); n > 0 {
-		addFinding(v, verdict.Finding{Kind: verdict.WorkloadImbalance, Ranks: common.experts,
-			Detail: fmt.Sprintf("ranks that hold the same expert take longer together (%d of them clearly), and nobody else on their nodes: it gets more tokens", n)})
-	}
-
 	e.slowFinding(v, common)
 	e.storageFinding(v)
 }

@@ -13,7 +13,7 @@ import (
 
 // intermittentNodes names nodes that are slow again and again, never for long:
 // many slow steps of one rank, or several transients within an hour.
-func (e *Engine) intermittentNodes(all nodes, culprits []candidate) {
+func (e *Engine) intermittentNodes(all nodes) {
 	var found [signals][]int
 	for s := range signals {
 		for r := range e.n {
@@ -25,7 +25,7 @@ func (e *Engine) intermittentNodes(all nodes, culprits []candidate) {
 
 	for _, s := range []signal{compute, loading, own} {
 		for _, r := range found[s] {
-			if s == own && !e.ownSpikes(r, found) || s == compute && e.onlyForward(r) || s != loading && e.sharesFate(r, culprits) {
+			if s == own && !e.ownSpikes(r, found) || s == compute && e.onlyForward(r) {
 				continue
 			}
 
@@ -54,32 +54,6 @@ func (e *Engine) intermittentNodes(all nodes, culprits []candidate) {
 		n.Confidence = 0.85
 		n.Detail = fmt.Sprintf("%d passing slow times between step %d and %d, up to %.2f times as long as its peers", len(list), first.First, last.Last, n.Slowdown)
 	}
-}
-
-// sharesFate reports whether a culprit's node or replica on another node works
-// with the rank inside the forward pass: then slow steps now and then are its.
-func (e *Engine) sharesFate(r int, culprits []candidate) bool {
-	for _, m := range frame.Inner {
-		g := e.groupOf(r, m)
-		if g == nil {
-			continue
-		}
-
-		for i := range culprits {
-			o := culprits[i].row
-			if e.layout.Node[o] == e.layout.Node[r] {
-				continue
-			}
-
-			for _, p := range g.Rows {
-				if int(p) != r && (e.layout.Node[p] == e.layout.Node[o] || e.layout.Replica[p] == e.layout.Replica[o]) {
-					return true
-				}
-			}
-		}
-	}
-
-	return false
 }
 
 // onlyForward reports whether the own time of rank r, which is healthy, lacks the slow steps of its

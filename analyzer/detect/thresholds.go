@@ -23,9 +23,6 @@ const (
 	// smallJob nodes two may be bad as well as half of them be another model.
 	commonShare = 0.2
 	smallJob    = 8
-	// popularShare of a rank's effect in those that hold the same expert makes it the
-	// expert's: a faulty rank has no part in the others.
-	popularShare = 0.35
 	// commonNodes that become suspect within commonSteps have a common cause
 	// (a switch, a storage), unless the record begins with it.
 	commonNodes = 4

@@ -65,7 +65,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 	e.degradedNodes(all, culprits)
 	e.wholeNodes(all)
 	e.aloneNodes(all, culprits)
-	e.intermittentNodes(all, culprits)
+	e.intermittentNodes(all)
 	for name, c := range e.carried {
 		if c.Degraded && all[name] == nil {
 			e.leftBehind(all.of(name), name, c)
