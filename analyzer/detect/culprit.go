@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
-	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -172,7 +171,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.noSlower(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 
@@ -190,10 +189,6 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	slices.SortFunc(left, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
 	return e.withoutCommon(left)
 }
-
-// noSlower reports whether a rank takes no more seconds than its peers, half of whom may wait for
-// somebody inside their forward passes. Where own time is recorded, that tells who is slow.
-func (e *Engine) noSlower(c *candidate) bool { return c.excess <= 0 && e.recent.Has(frame.Self) }
 
 // leadsToo reports whether a rank that waits for a slower member of its groups is
 // slow itself: its self time, which holds no waits, convicts it alone.
@@ -272,11 +267,9 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 	})
 }
 
-// slowLinks are the slow links but those of groups whose members take turns in coming last, where
-// each of them waits somewhere: one that always comes last raises the shortest one's time, too.
 func (e *Engine) slowLinks() []link.Slow {
 	return slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool {
-		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.takeTurns(w)
+		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost)
 	})
 }
 
@@ -284,24 +277,6 @@ func (e *Engine) slowLinks() []link.Slow {
 // job, or what else its hosts do: none of its wires is set apart.
 func (e *Engine) fabric(slow []link.Slow) bool {
 	return len(slow) > 0 && !slices.ContainsFunc(slow, func(w link.Slow) bool { return len(w.Rows) < len(e.layout.Ranks) })
-}
-
-// takeTurns reports whether of a group that meets several times a step one member comes late from
-// its data, so that all wait for it first, and another computes longer, so that all wait for that
-// one in the end: both by most of what the link seems to cost.
-func (e *Engine) takeTurns(w link.Slow) bool {
-	late := func(s signal, but int32) int32 {
-		i := slices.IndexFunc(w.Rows, func(r int32) bool {
-			return r != but && !e.tracks[s].Healthy(int(r)) && e.excess(int(r), s, nil) >= residual.VictimShare*w.Cost
-		})
-		if i < 0 {
-			return -1
-		}
-
-		return w.Rows[i]
-	}
-	first := late(loading, -1)
-	return first >= 0 && late(compute, first) >= 0
 }
 
 // inForward reports whether a link is that of a group which meets inside the forward pass.
