@@ -169,3 +169,16 @@ func TestDecided_WhatIsNotOver(t *testing.T) {
 		t.Errorf("culprit's recording lost: decided %v, nodes %+v, findings %v", v.Decided, v.Nodes, v.Findings)
 	}
 }
+
+// TestDecided_PassingTimeAlone: without Communication nobody has own time, and a passing slow time of
+// the first node is an event all the same.
+func TestDecided_PassingTimeAlone(t *testing.T) {
+	for seed := range uint64(4) {
+		v, _ := weighed(t, "transients", 31415900+seed, 0, func(c *simulate.Config) {
+			c.Record.Off, c.Faults[0].Node, c.Faults[0].Locals = []string{"Communication"}, 0, nil
+		})
+		if len(accused(v)) > 0 || !slices.ContainsFunc(v.Events, func(e verdict.Event) bool { return e.Node == "node-0" }) {
+			t.Errorf("seed %d: nodes %v, events %v, want an event of node-0 alone", seed, v.Nodes, v.Events)
+		}
+	}
+}

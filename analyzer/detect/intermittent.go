@@ -64,8 +64,12 @@ func (e *Engine) onlyForward(r int) bool {
 
 // onlyForwardPassed reports the same of an episode of its forward passes that is just over.
 func (e *Engine) onlyForwardPassed(r int, ep sequential.Episode) bool {
+	if !e.exchanges(r) || ep.Ago > threshold.Window {
+		return false
+	}
+
 	v := e.tracks[own].Values(r, ep.Ago)
-	if !e.exchanges(r) || ep.Ago > threshold.Window || len(v) < ep.Steps {
+	if len(v) < ep.Steps {
 		return false // not to be told
 	}
 

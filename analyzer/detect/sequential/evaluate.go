@@ -16,9 +16,9 @@ type outcome struct {
 	pass   bool
 }
 
-// Values returns the valid residuals of the last k steps of unit r.
+// Values returns the valid residuals of the last k steps of unit r, none where it had none.
 func (t *Test) Values(r, k int) []float32 {
-	k = min(k, threshold.Window, t.count-int(t.first[r]))
+	k = min(k, threshold.Window, t.count-max(0, int(t.first[r])))
 	t.buf = t.buf[:0]
 	for i := t.count - k; i < t.count; i++ {
 		if x := t.ring[r*threshold.Window+i%threshold.Window]; x == x {

@@ -63,6 +63,14 @@ func TestTest_SlowUnit(t *testing.T) {
 	}
 }
 
+// TestTest_ValuesOfNobody: a signal that is not recorded has no values, however many are asked for.
+func TestTest_ValuesOfNobody(t *testing.T) {
+	cfg := threshold.Default()
+	if v := New(&cfg, 2, Alike(2)).Values(0, 45); len(v) > 0 {
+		t.Errorf("values %v of a unit that had none", v)
+	}
+}
+
 // TestTest_SlowFromStart lets one of eight units be slow from the first step on, in noise as
 // of processes that share few cores: how far the seven others lie apart tells that it is.
 func TestTest_SlowFromStart(t *testing.T) {

@@ -52,13 +52,13 @@ func (t *Test) ordinary(r int) bool {
 	return t.phase[r] == ok || t.phase[r] == suspect && !t.FromStart(r)
 }
 
-// usual adds what v tells of the k-th spread beyond the standard error se, which is at
-// least least, and returns the middle of the last looks, few where there are none. One of
-// a pool may be slow from its first step on and then not among v: with it the spread would
-// be its own.
-func (t *Test) usual(k int, v []float32, se, least, few float64) float64 {
+// usual adds what v tells of the k-th spread beyond the standard error se, the floor at
+// least, and returns the middle of the last looks, few where there are none. One of a pool
+// may be slow from its first step on and then not among v: with it the spread would be its
+// own.
+func (t *Test) usual(k int, v []float32, se, floor, few float64) float64 {
 	if len(v) >= threshold.PoolSize-1 {
-		t.look(k, max(least, excess(v, se)))
+		t.look(k, max(floor, excess(v, se)))
 	}
 
 	if x := t.middleLook(k); x > 0 {
