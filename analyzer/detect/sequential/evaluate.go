@@ -344,6 +344,10 @@ func (t *Test) laneRise(r, i int) float64 {
 		return 0
 	}
 
+	if tau <= tauFloor && lanes[i] >= LongBlocks {
+		tau = laneFloor
+	}
+
 	noise := math.Hypot(t.blockSD, robust.MedianLoss*float64(t.Left[r])/math.Sqrt(threshold.BlockSteps))
 	return rise / math.Hypot(noise*math.Sqrt(1/float64(lanes[i])+1/float64(n)), tau)
 }

@@ -55,7 +55,7 @@ func (t *Test) middleBlock(r, skip, to int) (float32, int) {
 // wander is how far healthy units are from what they did that many blocks before:
 // beyond the longest gap as far as a random walk.
 func (t *Test) wander(blocks int) float64 {
-	far := ownFloor
+	far := tauFloor
 	for k := range gaps {
 		if far = max(far, t.tauOwn[k]); gaps[k] >= blocks-threshold.Window/threshold.BlockSteps {
 			return far
@@ -89,7 +89,7 @@ func (t *Test) changes(se float64) {
 			}
 		}
 
-		t.tauOwn[k] = t.usual(1+k, t.buf, se, ownFloor, max(fewOwnFloor, t.middleLook(0)))
+		t.tauOwn[k] = t.usual(1+k, t.buf, se, max(fewOwnFloor, t.middleLook(0)))
 	}
 }
 

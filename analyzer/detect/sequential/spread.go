@@ -27,7 +27,7 @@ func (t *Test) spreads() {
 
 	sigma := max(t.sigma[len(t.Roles)], sigmaFloor)
 	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(threshold.Window*(1-rho)/(1+rho))
-	t.tau = t.usual(0, t.buf, se, tauFloor, fewTauFloor)
+	t.tau = t.usual(0, t.buf, se, fewTauFloor)
 	t.changes(math.Hypot(se, robust.MedianLoss*sigma/math.Sqrt(baseBlocks*threshold.BlockSteps)))
 	block := t.blockNoise()
 	t.blockSD = block
@@ -52,13 +52,12 @@ func (t *Test) ordinary(r int) bool {
 	return t.phase[r] == ok || t.phase[r] == suspect && !t.FromStart(r)
 }
 
-// usual adds what v tells of the k-th spread beyond the standard error se, the floor at
-// least, and returns the middle of the last looks, few where there are none. One of a pool
-// may be slow from its first step on and then not among v: with it the spread would be its
-// own.
-func (t *Test) usual(k int, v []float32, se, floor, few float64) float64 {
+// usual adds what v tells of the k-th spread beyond the standard error se, and returns
+// the middle of the last looks, few where there are none. One of a pool may be slow from
+// its first step on and then not among v: with it the spread would be its own.
+func (t *Test) usual(k int, v []float32, se, few float64) float64 {
 	if len(v) >= threshold.PoolSize-1 {
-		t.look(k, max(floor, excess(v, se)))
+		t.look(k, excess(v, se))
 	}
 
 	if x := t.middleLook(k); x > 0 {
@@ -133,7 +132,7 @@ func (t *Test) blockNoise() float64 {
 // excess is the robust spread of v beyond the standard error se.
 func excess(v []float32, se float64) float64 {
 	s := float64(wide(v))
-	return math.Sqrt(max(0, s*s-se*se))
+	return max(tauFloor, math.Sqrt(max(0, s*s-se*se)))
 }
 
 // wide is the spread of v about its median by its 80th percentile: in roles of

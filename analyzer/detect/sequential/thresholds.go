@@ -73,9 +73,10 @@ const (
 	sigmaFloor = 0.004
 	// tauFloor is the least harmless persistent spread between devices.
 	tauFloor = 0.005
-	// ownFloor is the same between a device and its own past: ranks of recorded jobs move by
-	// 0.0006 in 64 to 256 steps, and by more than 0.004 in less than one of ten looks.
-	ownFloor = 0.004
+	// laneFloor is the same between a device over 128 steps and more and its own past, where no
+	// more is measured: over the longest gap ranks of recorded jobs move by less than 0.0025 in
+	// nine of ten looks.
+	laneFloor = 0.004
 	// fewUnits over the root of their number is by how much of itself the variance of so
 	// many units may differ from that of all.
 	fewUnits = 2.5
