@@ -272,8 +272,8 @@ func (t *Test) evaluateLanes(r int) {
 			z = m / math.Hypot(apart, robust.MedianLoss*float64(t.Left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
 		}
 
-		if own := t.laneRise(r, i); l >= LongBlocks {
-			z = max(z, own)
+		if l >= LongBlocks {
+			z = max(z, t.laneRise(r, i))
 		}
 
 		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*threshold.BlockSteps)/threshold.Window) {
@@ -332,7 +332,7 @@ func (t *Test) comesAndGoes(r int, m float64) bool {
 	return float64(slow) < threshold.SlowShare*float64(len(v))
 }
 
-// laneRise is how many standard errors the i-th lane of unit r is above its own past.
+// laneRise is how many standard errors the i-th lane of unit r, a long one, is above its own past.
 func (t *Test) laneRise(r, i int) float64 {
 	if t.blockSD == 0 {
 		return 0
@@ -344,7 +344,7 @@ func (t *Test) laneRise(r, i int) float64 {
 		return 0
 	}
 
-	if tau <= tauFloor && lanes[i] >= LongBlocks {
+	if tau <= tauFloor {
 		tau = laneFloor
 	}
 

@@ -28,8 +28,8 @@ WORLD = 2
 LIMIT = 900  # seconds for one job on a machine that others use; a hang fails the test
 
 # How often a job runs whose launcher reports a death when all ranks had left their truth. On busy machines, PyTorch 2.15
-# aborts one in 69 torchruns while Python ends, without the recorder, and MindSpore's threads of its network died once in some
-# hundred jobs. One that always dies is ours.
+# aborts one in 69 torchruns while Python ends, without the recorder. A MindSpore worker died once in some hundred jobs, with the
+# recorder, of a cause that is not known. One that always dies is ours.
 TRIES = 3
 
 # torch's name of an operation, and ours, without underscores and after this.
