@@ -28,6 +28,7 @@ var families = []scenario{
 	{42, "routing", drawnOnly, "skewed routing to experts", (*draw).routing},
 	{43, "congestion", onTraces, "congestion that moves from node to node", (*draw).mobile},
 	{44, "culprits", drawnOnly, "two or three at once, of several kinds and onsets", (*draw).culprits},
+	{45, "compound", drawnOnly, "several of these at once, with and without groups that are told", (*draw).compound},
 }
 
 // Families returns the names of the families.
