@@ -163,6 +163,35 @@ func TestRoles_FromCommunicators(t *testing.T) {
 	}
 }
 
+// TestRoles_CollectivesInsideAStage: nothing tells tensor from data parallelism, and the former moves more
+// bytes. Both stay inside a stage, so all that they join is one.
+func TestRoles_CollectivesInsideAStage(t *testing.T) {
+	b := &History{}
+	const tp, dp, pp = 2, 4, 2
+	for r := range uint32(tp * dp * pp) {
+		s := stepRow(r, uint64(r)+1, 1, second, second)
+		s.CommNs, s.CommOtherNs = second, second
+		b.AddStep(s)
+		add := func(name string, of uint32, op string, bytes int64) {
+			b.AddCommunication(&row.Communication{Rank: r, Incarnation: uint64(r) + 1, StepTo: 15, Group: fmt.Sprint(name, of), Op: op, Steps: 1, Calls: 4, TotalNs: second, Bytes: bytes})
+		}
+		add("x", r/tp, "allreduce", 1<<32)                  // tensor parallel
+		add("y", r%tp+r/(tp*dp)*tp, "reducescatter", 1<<30) // data parallel
+		add("z", r%(tp*dp), "send", 1<<20)                  // pipeline
+		add("m", r/tp%dp, "allreduce", 8)                   // gradient norm over a replica
+		add("w", 0, "allreduce", 8)                         // loss over the job
+	}
+
+	l := build(t, b, nil).Layouts[0]
+	if l.Stages != pp || len(l.Roles) != pp || len(l.Replicas) != tp*dp {
+		t.Fatalf("%d stages, %d roles, %d replicas", l.Stages, len(l.Roles), len(l.Replicas))
+	}
+
+	if want := []int32{8, 9, 10, 11, 12, 13, 14, 15}; !slices.Equal(l.Roles[l.Role[11]].Rows, want) {
+		t.Errorf("role of rank 11: %v, want %v", l.Roles[l.Role[11]].Rows, want)
+	}
+}
+
 func TestRoles_FromTimesAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		fp     func(r int) int64

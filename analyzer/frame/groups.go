@@ -13,9 +13,8 @@ type namedGroup struct {
 	ranks     []int
 
 	// What its members said in it, where roles have to be guessed from that.
-	rows  []int32 // of the ranks, in their order
-	p2p   bool    // there were sends or receives
-	bytes float64 // of a rank, per step
+	rows []int32 // of the ranks, in their order
+	p2p  bool    // there were sends or receives
 }
 
 // fromTopology takes the groups of a topology file for a world of that size.

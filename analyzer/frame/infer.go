@@ -38,7 +38,6 @@ func (w *World) talkers(l *Layout) []namedGroup {
 			}
 
 			g.p2p = g.p2p || p.Talks[k].P2P
-			g.bytes += p.Talks[k].Bytes
 			g.rows = append(g.rows, int32(row))
 		}
 	}
@@ -48,7 +47,6 @@ func (w *World) talkers(l *Layout) []namedGroup {
 		g := groups[k]
 		slices.Sort(g.rows)
 		g.rows = slices.Compact(g.rows)
-		g.bytes /= float64(len(g.rows))
 		// Sends and receives between ranks are what a pipeline does; no other dimension needs them.
 		if g.dim == "" && g.p2p {
 			g.dim = "pp"
@@ -64,8 +62,8 @@ func (w *World) talkers(l *Layout) []namedGroup {
 	return list
 }
 
-// byCommunicators takes ranks that share a communicator for collectives to have
-// one role, and those that are joined by send and recv to be one pipeline.
+// byCommunicators takes ranks that share a communicator for collectives to be in
+// one stage, and those that are joined by send and recv to be one pipeline.
 func (w *World) byCommunicators(l *Layout) {
 	if !w.talks {
 		return
@@ -90,69 +88,61 @@ func (w *World) byCommunicators(l *Layout) {
 		return // data parallel: all alike, as they are
 	}
 
-	roles := partition(list, chains, l.Recorded())
-	if roles == nil {
+	stages := stagesOfCollectives(list, chains, l.Recorded())
+	if stages == nil {
 		return
 	}
 
 	positions := make([]position, len(l.Ranks))
-	for s, rows := range roles {
+	for s, rows := range stages {
 		for _, r := range rows {
 			positions[r].stage = s
 		}
 	}
 
-	l.Stages = len(roles)
+	l.Stages = len(stages)
 	l.setRoles(positions, nil)
 	l.setReplicas(chains)
 	l.setGroups(list) // classes need the stages
 }
 
-// partition finds the disjoint collective groups of equal size that cover all
-// ranks, hold no two ranks of one pipeline, and move the most bytes: the
-// data-parallel groups. Its parts come ordered by their lowest row, which is the
-// stage order of every launcher that puts the pipeline outermost.
-func partition(list []namedGroup, chains *Sets, total int) [][]int32 {
-	bySize := map[int][]namedGroup{}
+// stagesOfCollectives joins the ranks that are in a collective together and in no pipeline: data, tensor
+// and context parallelism all stay inside a stage, so whichever these groups are, what they join is one.
+// Stages come ordered by their lowest row, which is the order of every launcher that puts the
+// pipeline outermost; nil where they don't have equal sizes or hold two ranks of a pipeline.
+func stagesOfCollectives(list []namedGroup, chains *Sets, total int) [][]int32 {
+	within := NewSets(len(chains.parent))
+	known := map[int32]bool{}
 	for _, g := range list {
-		roots := map[int32]bool{}
-		for _, r := range g.rows {
-			roots[chains.Find(r)] = true
-		}
-
-		if !g.p2p && len(g.rows) > 1 && len(roots) == len(g.rows) && len(g.rows) < total {
-			bySize[len(g.rows)] = append(bySize[len(g.rows)], g)
-		}
-	}
-
-	var best [][]int32
-	most := -1.0
-	for _, size := range slices.Sorted(maps.Keys(bySize)) {
-		groups := bySize[size]
-		slices.SortStableFunc(groups, func(a, b namedGroup) int { return cmp.Compare(b.bytes, a.bytes) })
-		taken := map[int32]bool{}
-		var parts [][]int32
-		volume := 0.0
-		for _, g := range groups {
-			if slices.ContainsFunc(g.rows, func(r int32) bool { return taken[r] }) {
-				continue
-			}
-
+		if !g.p2p && len(g.rows) > 1 && inOwnPipelines(g.rows, chains) {
+			within.Join(g.rows...)
 			for _, r := range g.rows {
-				taken[r] = true
+				known[r] = true
 			}
-
-			parts = append(parts, g.rows)
-			volume += g.bytes
-		}
-
-		if len(taken) == total && volume > most {
-			best, most = parts, volume
 		}
 	}
 
-	slices.SortFunc(best, func(a, b []int32) int { return cmp.Compare(a[0], b[0]) })
-	return best
+	byRoot := map[int32][]int32{}
+	for _, r := range slices.Sorted(maps.Keys(known)) {
+		byRoot[within.Find(r)] = append(byRoot[within.Find(r)], r)
+	}
+
+	stages := slices.SortedFunc(maps.Values(byRoot), func(a, b []int32) int { return cmp.Compare(a[0], b[0]) })
+	if len(known) != total || slices.ContainsFunc(stages, func(s []int32) bool { return len(s) != len(stages[0]) || !inOwnPipelines(s, chains) }) {
+		return nil
+	}
+
+	return stages
+}
+
+// inOwnPipelines reports whether no two of the rows are in one pipeline.
+func inOwnPipelines(rows []int32, chains *Sets) bool {
+	roots := map[int32]bool{}
+	for _, r := range rows {
+		roots[chains.Find(r)] = true
+	}
+
+	return len(roots) == len(rows)
 }
 
 // mayBePipeline reports whether the job may have a pipeline as far as the rows

@@ -50,7 +50,6 @@ func (p Place) Before(q Place) bool {
 type Talk struct {
 	Name, Dim string
 	P2P       bool
-	Bytes     float64 // per step, summed over windows
 }
 
 // Sample is a step of a process, in seconds, NaN where a time was not recorded.
@@ -101,7 +100,6 @@ func (p *Process) Communicate(c *row.Communication) int {
 
 	t := &p.Talks[k]
 	t.P2P = t.P2P || p2p(c.Op)
-	t.Bytes += float64(max(0, c.Bytes)) / float64(max(1, c.Steps))
 	return k
 }
 
