@@ -171,7 +171,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 

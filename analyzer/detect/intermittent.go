@@ -76,10 +76,10 @@ func (e *Engine) onlyForwardPassed(r int, ep sequential.Episode) bool {
 	return e.lacks(r, float64(robust.Median(v[:ep.Steps])), ep.Effect)
 }
 
-// exchanges reports whether forward passes of rank r hold exchanges between experts, while its own
-// time is healthy.
+// exchanges reports whether forward passes of rank r hold exchanges between experts, or nobody knows
+// what they hold, while its own time is healthy.
 func (e *Engine) exchanges(r int) bool {
-	return e.groupOf(r, frame.EP) != nil && e.seen[frame.Self] && e.tracks[own].Healthy(r)
+	return (e.groupOf(r, frame.EP) != nil && e.seen[frame.Self] || e.unknownMates()) && e.tracks[own].Healthy(r)
 }
 
 // lacks reports whether own time has less than computeShare of what the forward passes of rank r

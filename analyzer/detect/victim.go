@@ -21,6 +21,10 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 
 	k := e.tracks[compute].Recent(c.row)
 	x := max(0, e.excess(c.row, compute, nil))
+	if e.unknownMates() && e.value(c.row, own, k)-e.peers(c.row, own, k, nil) < residual.VictimShare*x {
+		return true
+	}
+
 	waits := 0.0
 	for _, m := range frame.Inner {
 		if !e.seen[m] {
@@ -55,6 +59,27 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 
 	recorded := slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return e.seen[m] })
 	return !recorded && (e.awaitsData(c.row, c.row, x) || e.followsMate(c.row, x)) || e.maybeVictim(c, k, x)
+}
+
+// unknownMates reports whether no groups are known while own time is recorded: forward passes may hold
+// waits for whoever a rank works with, and own time, in which none are, tells.
+func (e *Engine) unknownMates() bool { return e.layout.From == "inferred" && e.seen[frame.Self] }
+
+// maybeMate reports whether a rank may work with another one that became slow in the same moment, on another
+// node, and has more own time than its peers: no groups are known, and own time may hold waits between
+// stages.
+func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
+	if !e.unknownMates() || !c.has[compute] {
+		return false
+	}
+
+	more := func(r int) float64 {
+		k := e.tracks[compute].Recent(c.row)
+		return e.value(r, own, k) - e.peers(r, own, k, nil)
+	}
+	return slices.ContainsFunc(all, func(o candidate) bool {
+		return o.has[compute] && o.sinceAt > 0 && abs(o.sinceAt-c.sinceAt) <= commonSteps && e.layout.Node[o.row] != e.layout.Node[c.row] && more(o.row) > more(c.row)
+	})
 }
 
 // waitsInside reports whether the forward passes of a rank, whose pipeline waits for one that is
