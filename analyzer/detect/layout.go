@@ -1,6 +1,8 @@
 package detect
 
 import (
+	"slices"
+
 	"github.com/laggard-dev/laggard/analyzer/detect/cost"
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
@@ -51,6 +53,8 @@ func (e *Engine) setLayout(l *frame.Layout) {
 
 	if same {
 		e.saver.Assign(l)
+		e.moved(old, e.whole, l.Replicas)
+		e.moved(old, e.alone, roles)
 	} else {
 		e.reset(l, roles)
 	}
@@ -70,6 +74,23 @@ func (e *Engine) setLayout(l *frame.Layout) {
 			if l.Fresh[r] {
 				e.tracks[s].Start(r)
 			}
+		}
+	}
+}
+
+// moved forgets the past of those units, lists of rows, of which a rank is on another node than in the
+// layout before: what they were there says nothing of this hardware.
+func (e *Engine) moved(old *frame.Layout, t *sequential.Test, units [][]int32) {
+	node := func(l *frame.Layout, r int32) string {
+		if n := l.Node[r]; n >= 0 {
+			return l.Nodes[n]
+		}
+
+		return ""
+	}
+	for u, rows := range units {
+		if slices.ContainsFunc(rows, func(r int32) bool { return node(old, r) != node(e.layout, r) }) {
+			t.Forget(u)
 		}
 	}
 }
