@@ -1,6 +1,8 @@
 package detect
 
 import (
+	"slices"
+
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -108,7 +110,11 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	most := max(1, commonShare*float64(total))
-	if e.rose(c) || !mixed && alone {
+	if rose := e.rose(c); rose || !mixed && alone {
+		if rose && alone { // no kind, however slow others always were
+			k, always = k-always, 0
+		}
+
 		if total < smallJob {
 			k = together
 			if 2*ranks <= e.n {
@@ -122,22 +128,25 @@ func (e *Engine) standing(c *candidate) bool {
 	return mixed || float64(k) > most
 }
 
-// onlyOfNode reports whether ranks of the same work on the rank's own node are well: what a single
-// one of them has is no other model of hardware.
+// onlyOfNode reports whether the other ranks of the rank's own node are well, as far as they can be told
+// from others that do the same work: what a single one of them has is no other model of hardware.
 func (e *Engine) onlyOfNode(c *candidate) bool {
 	if e.seen[frame.Self] && !c.has[own] {
 		return false // it may wait in its forward passes
 	}
 
+	mates := e.graph.Mates(c.row)
 	peers := 0
 	for p := range e.n {
-		if p == c.row || e.layout.Node[p] != e.layout.Node[c.row] || e.layout.Role[p] != e.layout.Role[c.row] {
+		g := e.layout.Role[p]
+		if p == c.row || e.layout.Node[p] != e.layout.Node[c.row] || g < 0 || g != e.layout.Role[c.row] && e.singleNode(e.layout.Roles[g].Rows) >= 0 {
 			continue
 		}
 
 		peers++
+		waits := c.has[own] && (slices.Contains(mates, int32(p)) || e.unknownMates()) // in its forward passes, for this one
 		for s := range signals {
-			if t := e.tracks[s]; c.has[s] && t.Standing(p) >= t.Standing(c.row)/2 {
+			if t := e.tracks[s]; c.has[s] && !(waits && s == compute) && t.Standing(p) >= t.Standing(c.row)/2 {
 				return false
 			}
 		}
