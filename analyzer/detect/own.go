@@ -153,26 +153,11 @@ func (e *Engine) roleRecorded(r int) bool {
 	return true
 }
 
-// explains reports whether culprit o is why rank c has more uncovered time.
+// explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
+// anyway. One that has nothing but such time itself must have more of it, and since the same moment.
 func (e *Engine) explains(o, c *candidate) bool {
-	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] {
-		return false
-	}
-
-	if o.onlyOwn() {
-		return abs(o.sinceAt-c.sinceAt) <= 2*commonSteps && o.excess*0.9 > c.excess
-	}
-
-	if e.delays(o.row, e.layout.Replica[c.row]) {
-		return true // its pipeline waits for it anyway
-	}
-
-	x := o.excess
-	if y := e.excess(o.row, own, nil); y == y && o.main == compute {
-		x = max(x, y)
-	}
-
-	return x >= explainedShare*c.excess
+	return o.row != c.row && e.layout.Node[o.row] != e.layout.Node[c.row] && e.delays(o.row, e.layout.Replica[c.row]) &&
+		(!o.onlyOwn() || abs(o.sinceAt-c.sinceAt) <= 2*commonSteps && o.excess*0.9 > c.excess)
 }
 
 // delays reports whether row r, or a member of the groups that it works with inside the
