@@ -147,15 +147,48 @@ func TestCost_Each(t *testing.T) {
 		{"culprits", 31416044}, {"culprits", 31416009}, {"culprits", 1618041}, {"culprits", 271859}, {"culprits", 77775},
 		{"long", 271865}, {"slow-saver", 271834}, {"slow-saver", 27644507},
 	} {
-		v, truth := weighed(t, tt.name, tt.seed, 0, func(*simulate.Config) {})
-		for _, c := range truth.Culprits {
-			k := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node == c.Node })
-			if k < 0 {
-				t.Errorf("%s, seed %d: %s is not named: %+v", tt.name, tt.seed, c.Node, v.Nodes)
-			} else if x := v.Nodes[k].JobImpact; costError(x, c.Impact) > 0.5 {
-				t.Errorf("%s, seed %d: %s costs %.4f, said %.4f", tt.name, tt.seed, c.Node, c.Impact, x)
-			}
+		costs(t, tt.name, tt.seed, func(*simulate.Config) {})
+	}
+}
+
+// costs asserts that a verdict names each culprit with what it costs alone.
+func costs(t *testing.T, name string, seed uint64, change func(*simulate.Config)) {
+	t.Helper()
+	v, truth := weighed(t, name, seed, 0, change)
+	for _, c := range truth.Culprits {
+		k := slices.IndexFunc(v.Nodes, func(n verdict.Node) bool { return n.Node == c.Node })
+		if k < 0 {
+			t.Errorf("%s, seed %d: %s is not named: %+v", name, seed, c.Node, v.Nodes)
+		} else if x := v.Nodes[k].JobImpact; costError(x, c.Impact) > 0.5 {
+			t.Errorf("%s, seed %d: %s costs %.4f, said %.4f", name, seed, c.Node, c.Impact, x)
 		}
+	}
+}
+
+// TestCost_StepsThatDidNotArrive: two ranks are about as slow, so each alone costs next to nothing. In a
+// step of which one has no record the other one would cost all that both do, were it thought well.
+func TestCost_StepsThatDidNotArrive(t *testing.T) {
+	for seed := range uint64(3) {
+		costs(t, "healthy", seed, plain(simulate.Config{
+			Shape: simulate.Shape{DP: 32, RanksPerNode: 8},
+			Loss:  simulate.Loss{RankSteps: 0.15, Keep: true},
+			Faults: []simulate.Fault{
+				{Kind: simulate.Compute, Node: 0, Locals: []int{2}, Factor: 1.4, From: 100},
+				{Kind: simulate.Compute, Node: 2, Locals: []int{3}, Factor: 1.4, From: 110},
+			},
+		}))
+	}
+}
+
+// TestCost_BesideForwardPasses: own time of the last stage holds waits that nobody records, so what its ranks
+// do is told by their forward passes; not so of one that is slow beside them.
+func TestCost_BesideForwardPasses(t *testing.T) {
+	for seed := range uint64(3) {
+		costs(t, "healthy", seed, plain(simulate.Config{
+			Shape:  simulate.Shape{TP: 2, DP: 4, PP: 4, MicroBatches: 12, RanksPerNode: 8},
+			Record: simulate.Recording{UnrecordedWait: 0.6},
+			Faults: []simulate.Fault{{Kind: simulate.Backward, Node: 3, Locals: []int{2}, Factor: 1.5, From: 100}},
+		}))
 	}
 }
 

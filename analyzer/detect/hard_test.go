@@ -317,22 +317,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"mixed-hardware", 6000000145}, // the newer of a stage half of each are half as fast as the one old is slow
 		{"culprits", 900151},           // members that take turns in coming last make no link slow
 	} {
-		v, truth := weighed(t, tt.name, tt.seed, 0, func(*simulate.Config) {})
-		slow, got := truth.SlowNodes, accused(v)
-		if len(v.Links) != len(truth.Links) {
-			t.Errorf("%s, seed %d: links %v, want %v", tt.name, tt.seed, v.Links, truth.Links)
-		}
-
-		slices.Sort(got)
-		if slices.Sort(slow); !slices.Equal(got, slow) || !v.Decided {
-			t.Errorf("%s, seed %d: %v accused, decided %v; want %v", tt.name, tt.seed, got, v.Decided, slow)
-		}
-
-		for _, n := range v.Nodes {
-			if n.State == verdict.Recovered && !slices.Contains(slow, n.Node) {
-				t.Errorf("%s, seed %d: %s is said to have recovered; slow was %v", tt.name, tt.seed, n.Node, slow)
-			}
-		}
+		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
 	}
 }
 

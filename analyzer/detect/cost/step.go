@@ -64,7 +64,7 @@ func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *
 
 // shows reports whether the i-th step was recorded well enough to tell a fault.
 func (b *Book) shows(i int, f *Fault) bool {
-	if x := b.did.Passes[f.Row]; x != x {
+	if !b.measured(i, f.Row) {
 		return false
 	}
 
@@ -75,6 +75,14 @@ func (b *Book) shows(i int, f *Fault) bool {
 	}
 
 	return f.Effect != 0
+}
+
+// measured reports whether the work of a row was recorded in the i-th step.
+func (b *Book) measured(i, row int) bool {
+	return slices.ContainsFunc([]frame.Metric{frame.Self, frame.FP}, func(m frame.Metric) bool {
+		v := b.Recent.At(m, i)
+		return v != nil && v[row] == v[row]
+	})
 }
 
 // played is a step that was played as it was.

@@ -45,8 +45,13 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 	}
 	for _, row := range rows {
 		r := int(row)
-		s, f := get(self, r), get(fp, r)
-		if back := get(bp, r); back == back && h.Both {
+		s, f, back := get(self, r), get(fp, r), get(bp, r)
+		if s != s && f != f && holds(b.faults, r) { // its step did not arrive: it is as slow as in others
+			usual := func(m frame.Metric) float64 { return b.Recent.Median(m, r, threshold.Window) }
+			s, f, back = usual(frame.Self), usual(frame.FP), usual(frame.Backward)
+		}
+
+		if back == back && h.Both {
 			f += back
 		}
 
@@ -54,12 +59,12 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 		switch {
 		case s != s:
 			s = expect
-		case expect == expect && b.byForward(r):
+		case expect == expect && b.byForward(r) && !(victims && b.besideForward(r)):
 			s = expect
 		case expect == expect && s > ownLimit*expect && b.Tests[history.Own].Healthy(r):
 			s = ownLimit * expect
 		case expect == expect && b.Layout.Stages > 1 && b.Layout.Role[r] >= 0:
-			if s = max(0, s-h.Surplus[b.Layout.Role[r]]*f); victims && !b.isCharged(r) {
+			if s = max(0, s-h.Surplus[b.Layout.Role[r]]*f); victims && !holds(b.charged, r) {
 				s = min(s, expect)
 			}
 		}
@@ -74,8 +79,17 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 	}
 }
 
-func (b *Book) isCharged(row int) bool {
-	return slices.ContainsFunc(b.charged, func(f Fault) bool { return f.Row == row })
+// holds reports whether any of the faults is a row's.
+func holds(faults []Fault, row int) bool {
+	return slices.ContainsFunc(faults, func(f Fault) bool { return f.Row == row })
+}
+
+// besideForward reports whether a row is charged for what it does beside its forward passes, which tell
+// nothing of it then.
+func (b *Book) besideForward(row int) bool {
+	return slices.ContainsFunc(b.charged, func(f Fault) bool {
+		return f.Row == row && f.Has[history.Own] && !f.Has[history.Compute] && !f.Slight
+	})
 }
 
 // habits is how a job's own time goes with its forward passes.
@@ -201,7 +215,7 @@ func (b *Book) unseen(role int) float64 {
 	}
 
 	for k := 0; k < len(rows) && len(others.rest) < habitSample; k++ {
-		if r := int(rows[k]); !slices.ContainsFunc(b.faults, func(f Fault) bool { return f.Row == r }) {
+		if r := int(rows[k]); !holds(b.faults, r) {
 			add(&others, r)
 		}
 	}
@@ -226,7 +240,7 @@ func (b *Book) othersWait(i int, faults []Fault) (mid, high float64) {
 	b.buf = b.buf[:0]
 	stride := len(b.Layout.Node)/robust.SampleSize + 1
 	for r := 0; r < len(b.Layout.Node); r += stride {
-		if x := v[r]; x == x && !slices.ContainsFunc(faults, func(f Fault) bool { return f.Row == r }) {
+		if x := v[r]; x == x && !holds(faults, r) {
 			b.buf = append(b.buf, x)
 		}
 	}
