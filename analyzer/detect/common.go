@@ -125,6 +125,10 @@ func (e *Engine) standing(c *candidate) bool {
 		return float64(always) > most || float64(k) > most && 2*k > total
 	}
 
+	if total <= smallJob { // one fault after the other are two
+		k = together
+	}
+
 	return mixed || float64(k) > most
 }
 

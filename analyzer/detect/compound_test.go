@@ -102,3 +102,58 @@ func TestOwn_BesideASlowDevice(t *testing.T) {
 	exactly(t, "compound", 91079, func(*simulate.Config) {})
 	exactly(t, "compound", 91163, func(*simulate.Config) {})
 }
+
+// TestCommon_OneFaultAfterTheOther: of four nodes one is slow from the start and another one later. They are
+// no kind of hardware: those have no moment of their own.
+func TestCommon_OneFaultAfterTheOther(t *testing.T) {
+	for seed := range uint64(3) {
+		exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape: simulate.Shape{DP: 4, RanksPerNode: 1},
+			Faults: []simulate.Fault{
+				{Kind: simulate.Compute, Node: 3, Factor: 1.33},
+				{Kind: simulate.Compute, Node: 2, Factor: 1.2, From: 140},
+			},
+		}))
+	}
+}
+
+// TestOwn_SlowBeforeItsMate: a rank is slow beside its forward passes, and fifty steps later one of its
+// pipeline is slower. That one is not what it waited for before.
+func TestOwn_SlowBeforeItsMate(t *testing.T) {
+	for seed := range uint64(3) {
+		exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape: simulate.Shape{TP: 4, DP: 8, PP: 2, MicroBatches: 4, RanksPerNode: 8},
+			Faults: []simulate.Fault{
+				{Kind: simulate.Host, Node: 7, Locals: []int{1}, Share: 0.24, From: 90},
+				{Kind: simulate.Compute, Node: 3, Locals: []int{0}, Factor: 1.57, From: 140},
+			},
+		}))
+	}
+}
+
+// TestLinks_LastByTurns: two ranks of a group are slow in other parts of the step, so that one comes last to
+// some buckets and the other one to the rest. Nobody's time is the transfer then, and no link is slow.
+func TestLinks_LastByTurns(t *testing.T) {
+	for seed := range uint64(3) {
+		exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape: simulate.Shape{TP: 2, DP: 16, RanksPerNode: 8, Order: "tp-cp-pp-dp"},
+			Model: simulate.Model{Overlap: true, Sharded: true},
+			Faults: []simulate.Fault{
+				{Kind: simulate.Host, Node: 2, Locals: []int{6}, Share: 0.26, From: 110},
+				{Kind: simulate.Backward, Node: 1, Locals: []int{4}, Factor: 1.41},
+			},
+		}))
+	}
+}
+
+// TestPassing_WaitsInForwardPasses: a rank of a pair becomes slow little by little, and some of its steps are
+// lost. Its mate waits for it inside its forward passes, and none of these episodes is its own.
+func TestPassing_WaitsInForwardPasses(t *testing.T) {
+	for _, seed := range []uint64{2, 6, 8} {
+		exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape:  simulate.Shape{TP: 2, DP: 4, MicroBatches: 2, RanksPerNode: 1},
+			Loss:   simulate.Loss{RankSteps: 0.1, Run: 4, Keep: true},
+			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Factor: 1.4, Ramp: 30}},
+		}))
+	}
+}
