@@ -267,10 +267,27 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 	})
 }
 
+// slowLinks lists the links that are slow by themselves.
 func (e *Engine) slowLinks() []link.Slow {
 	return slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool {
-		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost)
+		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.lastByTurns(w)
 	})
+}
+
+// lastByTurns reports whether ranks of a group on different nodes are slow by themselves, and not all since its
+// link is: who of them comes last changes from bucket to bucket, so nobody's time in the group is
+// the transfer alone.
+func (e *Engine) lastByTurns(w link.Slow) bool {
+	nodes, apart := map[int32]bool{}, false
+	for _, r := range w.Rows {
+		if t := e.tracks[own]; t.Active(int(r)) {
+			nodes[e.layout.Node[r]] = true
+			since := t.FirstSlow(int(r))
+			apart = apart || max(since, w.Since)-min(since, w.Since) > threshold.Window
+		}
+	}
+
+	return apart && len(nodes) > 1
 }
 
 // fabric reports whether all that is slow are groups of every rank. That is the network of the whole
