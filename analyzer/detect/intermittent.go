@@ -62,9 +62,10 @@ func (e *Engine) onlyForward(r int) bool {
 	return e.exchanges(r) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
 }
 
-// onlyForwardPassed reports the same of an episode of its forward passes that is just over.
+// onlyForwardPassed reports the same of an episode of its forward passes that is just over, whatever they
+// hold.
 func (e *Engine) onlyForwardPassed(r int, ep sequential.Episode) bool {
-	if !e.exchanges(r) || ep.Ago > threshold.Window {
+	if !e.seen[frame.Self] || !e.tracks[own].Healthy(r) || ep.Ago > threshold.Window {
 		return false
 	}
 
