@@ -86,16 +86,19 @@ func (e *Engine) candidates() []candidate {
 // corroborated reports whether a rank was accused of both in this episode of self time: what
 // healthy ranks may be from their past grows with time, and would hide later what was seen.
 func (e *Engine) corroborated(r int) bool {
-	_, both := e.cases[caseKey{compute, r}]
-	_, accused := e.cases[caseKey{own, r}]
-	return both && accused
+	return e.accused(compute, r) && e.accused(own, r)
+}
+
+// accused reports whether a rank was accused in this episode of a signal.
+func (e *Engine) accused(s signal, r int) bool {
+	_, known := e.cases[caseKey{s, r}]
+	return known
 }
 
 // sameFault reports whether self time, where forward time is slow as well, tells of
 // the same fault: it rose within a window of it, or convicted the rank by itself.
 func (e *Engine) sameFault(r int) bool {
-	_, accused := e.cases[caseKey{own, r}]
-	return accused || e.tracks[own].SinceAt(r) > e.tracks[compute].SinceAt(r)-threshold.Window
+	return e.accused(own, r) || e.tracks[own].SinceAt(r) > e.tracks[compute].SinceAt(r)-threshold.Window
 }
 
 // excess is how many seconds a step more than its peers rank r spends in the

@@ -52,8 +52,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	}
 
 	// Waits for it vary from step to step: what showed them once in this episode is proof.
-	_, accused := e.cases[caseKey{own, r}]
-	return accused || leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
+	return e.accused(own, r) || leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
 }
 
 // comesAndGoes reports whether a rank on another node is slow again and again in what it
@@ -85,16 +84,18 @@ func (e *Engine) medianError(r int, s signal, k int) float64 {
 }
 
 // mates is the largest excess, seconds a step, of c's pipeline mates in other
-// roles that are slow no later than it: of those on other nodes, loading included, and of those on its own.
+// roles: of those on other nodes, loading included, and of those on its own. Those do not
+// count that became slow when it had been accused already.
 func (e *Engine) mates(c *candidate, k int) (most, same float64) {
 	most, same = math.Inf(-1), math.Inf(-1)
+	accused := e.accused(own, c.row)
 	for _, p := range e.layout.Replicas[e.layout.Replica[c.row]] {
 		if int(p) == c.row || e.layout.Role[p] == e.layout.Role[c.row] {
 			continue
 		}
 
-		if t := e.tracks[own]; t.Active(int(p)) && t.SinceAt(int(p)) > t.SinceAt(c.row)+threshold.Window {
-			continue // c was slow before
+		if t := e.tracks[own]; accused && t.Active(int(p)) && t.SinceAt(int(p)) > t.SinceAt(c.row)+threshold.Window {
+			continue
 		}
 
 		x := e.value(int(p), own, k) - e.peers(int(p), own, k, nil)
@@ -157,12 +158,13 @@ func (e *Engine) roleRecorded(r int) bool {
 	return true
 }
 
-// explains reports whether culprit o, which is slow no later, is why rank c has more uncovered time: its pipeline
-// waits for it anyway. One that has nothing but such time itself must have more of it, and since the same moment.
+// explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
+// anyway, and c was not accused before o became slow. One that has nothing but such time itself must
+// have more of it, and since the same moment.
 func (e *Engine) explains(o, c *candidate) bool {
 	later := o.sinceAt - c.sinceAt
-	return o.row != c.row && e.layout.Node[o.row] != e.layout.Node[c.row] && later <= 2*commonSteps && e.delays(o.row, e.layout.Replica[c.row]) &&
-		(!o.onlyOwn() || later >= -2*commonSteps && o.excess*0.9 > c.excess)
+	return o.row != c.row && e.layout.Node[o.row] != e.layout.Node[c.row] && e.delays(o.row, e.layout.Replica[c.row]) &&
+		!(later > 2*commonSteps && e.accused(own, c.row)) && (!o.onlyOwn() || abs(later) <= 2*commonSteps && o.excess*0.9 > c.excess)
 }
 
 // delays reports whether row r, or a member of the groups that it works with inside the
