@@ -100,7 +100,7 @@ func (e *Engine) standing(c *candidate) bool {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
 			k, always, together, ranks = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together)), min(ranks, a.ranks)
-			mixed, more = mixed && t.Habitual(c.row) && len(a.fast) > 0, max(more, t.AboveHabit(c.row))
+			mixed, more = mixed && s != loading && t.Habitual(c.row) && len(a.fast) > 0, max(more, t.AboveHabit(c.row))
 		}
 	}
 

@@ -52,6 +52,15 @@ func TestGroups_ThatNobodyTold(t *testing.T) {
 		}
 	}
 
+	for seed := range uint64(3) { // nor do replicas as wholes tell then
+		exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape:  simulate.Shape{TP: 2, DP: 8, PP: 2, EP: 4, MicroBatches: 2, RanksPerNode: 8, Order: "tp-cp-pp-dp"},
+			Work:   simulate.Work{SequenceSD: 0.06},
+			Record: simulate.Recording{NoGroups: true, NoTopology: true},
+			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 3, Locals: []int{1}, Factor: 1.56, From: 110, Ramp: 30}},
+		}))
+	}
+
 	exactly(t, "compound", 91024, func(*simulate.Config) {}) // experts, and waits between stages that are not recorded
 	exactly(t, "compound", 91588, func(*simulate.Config) {})
 	exactly(t, "compound", 91139, func(*simulate.Config) {}) // two, one of them on old hardware
@@ -154,6 +163,18 @@ func TestPassing_WaitsInForwardPasses(t *testing.T) {
 			Shape:  simulate.Shape{TP: 2, DP: 4, MicroBatches: 2, RanksPerNode: 1},
 			Loss:   simulate.Loss{RankSteps: 0.1, Run: 4, Keep: true},
 			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Factor: 1.4, Ramp: 30}},
+		}))
+	}
+}
+
+// TestLoader_HalfOfARole: a node whose loaders are slow from the start holds half of its stage. The other
+// half waits for no data at all, which is no newer kind of hardware.
+func TestLoader_HalfOfARole(t *testing.T) {
+	for seed := range uint64(3) {
+		exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape:  simulate.Shape{TP: 4, DP: 4, PP: 4, MicroBatches: 4, RanksPerNode: 8},
+			Loader: simulate.Loader{Ranks: "all"},
+			Faults: []simulate.Fault{{Kind: simulate.DataLoader, Node: 4, Share: 0.25}},
 		}))
 	}
 }

@@ -282,7 +282,7 @@ func (e *Engine) anyOn(node string, is func(t *sequential.Test, r int) bool) boo
 // removed, and roles without peers against the rest of the job.
 func (e *Engine) watchWholes(c *frame.Column) {
 	s := compute
-	if c.V[frame.FP] == nil {
+	if c.V[frame.FP] == nil || e.unknownMates() {
 		if s = own; c.V[frame.Self] == nil {
 			return
 		}
