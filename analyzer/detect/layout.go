@@ -81,15 +81,8 @@ func (e *Engine) setLayout(l *frame.Layout) {
 // moved forgets the past of those units, lists of rows, of which a rank is on another node than in the
 // layout before: what they were there says nothing of this hardware.
 func (e *Engine) moved(old *frame.Layout, t *sequential.Test, units [][]int32) {
-	node := func(l *frame.Layout, r int32) string {
-		if n := l.Node[r]; n >= 0 {
-			return l.Nodes[n]
-		}
-
-		return ""
-	}
 	for u, rows := range units {
-		if slices.ContainsFunc(rows, func(r int32) bool { return node(old, r) != node(e.layout, r) }) {
+		if slices.ContainsFunc(rows, func(r int32) bool { return old.NodeOf(int(r)) != e.nodeOf(int(r)) }) {
 			t.Forget(u)
 		}
 	}
