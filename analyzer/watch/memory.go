@@ -37,7 +37,7 @@ const stateMagic = "laggard-watch-state\n"
 
 // stateVersion is the version of what stands before the engine; another one is not
 // read. It rises with every change of a saved type or of what it means.
-const stateVersion = 6
+const stateVersion = 7
 
 // stateBody is a memory, and whether an engine follows.
 type stateBody struct {
