@@ -114,6 +114,9 @@ func (e *Engine) excess(r int, s signal, skip func(int) bool) float64 {
 	return mine * (1 - math.Exp(-effect))
 }
 
+// ownExcess is how many seconds a step more own time than its peers row r has over the last k steps.
+func (e *Engine) ownExcess(r, k int) float64 { return e.value(r, own, k) - e.peers(r, own, k, nil) }
+
 // value is the median of the signal's time of a rank over the last k steps, seconds:
 // of compute and own without what work explains.
 func (e *Engine) value(r int, s signal, k int) float64 {

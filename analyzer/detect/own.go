@@ -98,7 +98,7 @@ func (e *Engine) mates(c *candidate, k int) (most, same float64) {
 			continue
 		}
 
-		x := e.value(int(p), own, k) - e.peers(int(p), own, k, nil)
+		x := e.ownExcess(int(p), k)
 		if e.layout.Node[p] == e.layout.Node[c.row] {
 			same = max(same, x)
 			continue

@@ -21,7 +21,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 
 	k := e.tracks[compute].Recent(c.row)
 	x := max(0, e.excess(c.row, compute, nil))
-	if e.unknownMates() && e.value(c.row, own, k)-e.peers(c.row, own, k, nil) < residual.VictimShare*x {
+	if e.unknownMates() && e.ownExcess(c.row, k) < residual.VictimShare*x {
 		return true
 	}
 
@@ -73,12 +73,9 @@ func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	more := func(r int) float64 {
-		k := e.tracks[compute].Recent(c.row)
-		return e.value(r, own, k) - e.peers(r, own, k, nil)
-	}
+	k := e.tracks[compute].Recent(c.row)
 	return slices.ContainsFunc(all, func(o candidate) bool {
-		return o.has[compute] && o.sinceAt > 0 && abs(o.sinceAt-c.sinceAt) <= commonSteps && e.layout.Node[o.row] != e.layout.Node[c.row] && more(o.row) > more(c.row)
+		return o.has[compute] && o.sinceAt > 0 && abs(o.sinceAt-c.sinceAt) <= commonSteps && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
 	})
 }
 
@@ -100,10 +97,9 @@ func (e *Engine) waitsInside(c *candidate, all []candidate) bool {
 // which no wait for its groups is. It may hold others that nobody recorded: then who is waited for
 // has as much of it.
 func (e *Engine) late(r, k int, x float64) bool {
-	excess := func(r int) float64 { return e.value(r, own, k) - e.peers(r, own, k, nil) }
-	mine := excess(r)
+	mine := e.ownExcess(r, k)
 	return mine >= max(residual.VictimShare*x, e.cfg.MinEffect*e.peers(r, own, k, nil)) &&
-		!slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] && excess(int(p)) >= mine })
+		!slices.ContainsFunc(e.graph.Mates(r), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] && e.ownExcess(int(p), k) >= mine })
 }
 
 // followsMate reports whether a rank on another node that works in lockstep with row r, whose
@@ -138,7 +134,7 @@ func (e *Engine) awaitsData(r, but int, x float64) bool {
 // groups that has no records: its self time, which holds no such wait, is not up by as
 // much, or others there are as slow and nobody is seen to be waited for.
 func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
-	if self := e.value(c.row, own, k) - e.peers(c.row, own, k, nil); e.inner.Cut[c.row] && self < residual.VictimShare*x {
+	if e.inner.Cut[c.row] && e.ownExcess(c.row, k) < residual.VictimShare*x {
 		return true
 	}
 

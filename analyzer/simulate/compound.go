@@ -10,8 +10,8 @@ func (d *draw) compound() {
 	d.schedule()
 	d.changes()
 	d.surroundings()
-	d.record()
-	d.faulty()
+	d.recording()
+	d.slowDevices()
 }
 
 // schedule is how the passes of a step go, and how the model is split.
@@ -65,8 +65,8 @@ func (d *draw) surroundings() {
 	}
 }
 
-// record is what arrives of it all.
-func (d *draw) record() {
+// recording is what arrives of it all.
+func (d *draw) recording() {
 	if d.chance(0.2) {
 		d.c.Clock = Clock{Skew: 5, DriftPPM: 50}
 	}
@@ -80,9 +80,9 @@ func (d *draw) record() {
 	}
 }
 
-// faulty slows a device each of no host, one or two. One alone may be slow beside its forward passes: of two
+// slowDevices slows a device each of no host, one or two. One alone may be slow beside its forward passes: of two
 // in one pipeline nobody can tell such a one from a wait that is not recorded.
-func (d *draw) faulty() {
+func (d *draw) slowDevices() {
 	n := []int{0, 0, 1, 1, 1, 2}[d.turn(6)]
 	for _, h := range d.Perm(d.c.hosts())[:min(n, d.c.hosts())] {
 		f := Fault{Kind: Compute, Node: h, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.15, 1.6), From: d.onset()}
