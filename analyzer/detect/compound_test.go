@@ -178,3 +178,19 @@ func TestLoader_HalfOfARole(t *testing.T) {
 		}))
 	}
 }
+
+// TestVictims_RecordedWaits: of two slow ranks in one pipeline the less slow one is named where its groups' waits
+// are recorded; and where no groups are told, that a restart lets both episodes begin anew makes them no pair.
+func TestVictims_RecordedWaits(t *testing.T) {
+	exactly(t, "compound", 2236067999, func(*simulate.Config) {})
+	v, truth := weighed(t, "compound", 2236068017, 0, func(*simulate.Config) {})
+	for _, n := range v.Nodes {
+		if c := truth.Culprit(n.Node); c == nil || n.State != verdict.Degraded || n.JobImpact > 1.5*c.Impact {
+			t.Errorf("%+v, want one of %v", n, truth.SlowNodes)
+		}
+	}
+
+	if len(v.Nodes) != 2 {
+		t.Errorf("%d nodes, want %v", len(v.Nodes), truth.SlowNodes)
+	}
+}

@@ -75,7 +75,7 @@ func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 
 	k := e.tracks[compute].Recent(c.row)
 	return slices.ContainsFunc(all, func(o candidate) bool {
-		return o.has[compute] && o.sinceAt > 0 && abs(o.sinceAt-c.sinceAt) <= commonSteps && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
+		return o.has[compute] && !e.tracks[compute].FromStart(o.row) && abs(o.sinceAt-c.sinceAt) <= commonSteps && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
 	})
 }
 
@@ -90,7 +90,13 @@ func (e *Engine) waitsInside(c *candidate, all []candidate) bool {
 	}
 
 	most := (1 - residual.VictimShare) * e.excess(c.row, compute, nil)
-	return !e.tracks[compute].Active(c.row) || slices.ContainsFunc(e.graph.Mates(c.row), func(p int32) bool { return e.excess(int(p), compute, nil) < most })
+	return !e.tracks[compute].Active(c.row) || e.unseenInner(c.row) && slices.ContainsFunc(e.graph.Mates(c.row), func(p int32) bool { return e.excess(int(p), compute, nil) < most })
+}
+
+// unseenInner reports whether row r has a group that works inside the forward pass, and what is waited there is not
+// recorded.
+func (e *Engine) unseenInner(r int) bool {
+	return slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return !e.seen[m] && e.groupOf(r, m) != nil })
 }
 
 // late reports whether row r, of which x seconds are asked, has more own time than its peers, in
