@@ -13,9 +13,12 @@ func (e *Engine) blame(culprits []candidate) []cost.Fault {
 	var out []cost.Fault
 	add := func(f cost.Fault) {
 		f.Node = e.nodeOf(f.Row)
-		if k := slices.IndexFunc(out, func(o cost.Fault) bool { return o.Row == f.Row }); k < 0 {
+		switch k := slices.IndexFunc(out, func(o cost.Fault) bool { return o.Row == f.Row }); {
+		case k < 0:
 			out = append(out, f)
-		} else {
+		case out[k].Slight:
+			out[k] = f
+		default:
 			for s := range signals {
 				out[k].Has[s] = out[k].Has[s] || f.Has[s]
 			}
@@ -34,17 +37,15 @@ func (e *Engine) blame(culprits []candidate) []cost.Fault {
 	}
 
 	out = e.withMates(out)
-	for _, q := range e.slowWholes() {
-		effect, _ := e.whole.Last(q)
-		for _, r := range e.layout.Replicas[q] {
-			add(cost.Fault{Row: int(r), From: max(0, e.recent.Count-e.whole.Age(q)), Effect: effect})
+	for _, u := range e.slowWholes() {
+		for _, r := range e.layout.Replicas[u.at] {
+			add(e.fault(u, e.wholes[u.signal], r))
 		}
 	}
 
-	for _, g := range e.slowAlone(culprits) {
-		effect, _ := e.alone.Last(g)
-		for _, r := range e.layout.Roles[g].Rows {
-			add(cost.Fault{Row: int(r), From: max(0, e.recent.Count-e.alone.Age(g)), Effect: effect})
+	for _, u := range e.slowAlone(culprits) {
+		for _, r := range e.residents[u.at] {
+			add(e.fault(u, e.alone[u.signal], r))
 		}
 	}
 

@@ -143,7 +143,7 @@ func (e *Engine) onlyOfNode(c *candidate) bool {
 	peers := 0
 	for p := range e.n {
 		g := e.layout.Role[p]
-		if p == c.row || e.layout.Node[p] != e.layout.Node[c.row] || g < 0 || g != e.layout.Role[c.row] && e.singleNode(e.layout.Roles[g].Rows) >= 0 {
+		if p == c.row || e.layout.Node[p] != e.layout.Node[c.row] || g < 0 || g != e.layout.Role[c.row] && e.home[g] >= 0 {
 			continue
 		}
 

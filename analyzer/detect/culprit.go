@@ -276,7 +276,7 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 // slowLinks lists the links that are slow by themselves.
 func (e *Engine) slowLinks() []link.Slow {
 	return slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool {
-		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.lastByTurns(w)
+		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.lastByTurns(w) || e.waitsForRole(w)
 	})
 }
 

@@ -70,8 +70,8 @@ type Engine struct {
 	judged              []uint16 // valid steps of each rank in any self signal
 
 	tracks   [signals]*sequential.Test
-	whole    *sequential.Test // replicas as wholes, where their common part is removed
-	alone    *sequential.Test // roles without peers against the rest of the job
+	wholes   [2]*sequential.Test       // replicas as wholes, where their common part of compute and own is removed
+	alone    [signals]*sequential.Test // roles without peers against the rest of the job
 	ref      [signals]*residual.Reference
 	sharing  [signals]*residual.Sharing // between the stages of a replica
 	experts  [signals]*residual.Sharing // between those that hold the same expert
@@ -83,17 +83,18 @@ type Engine struct {
 	level    *level.Job
 	storage  *level.Loading
 
-	recent  *history.Window
-	graph   *replay.Graph
-	costs   *cost.Book
-	marks   []mark
-	history []past  // confirmed and ended episodes, bounded
-	events  []event // transients, bounded
-	carried map[string]carry
-	inGroup [frame.MetricCount][]int32 // row → group of the dimension, made on demand
-	cases   map[caseKey]finding
-	lonely  bool // some role sits on one node: it has no peers elsewhere
-	aloneV  []float32
+	recent    *history.Window
+	graph     *replay.Graph
+	costs     *cost.Book
+	marks     []mark
+	history   []past  // confirmed and ended episodes, bounded
+	events    []event // transients, bounded
+	carried   map[string]carry
+	inGroup   [frame.MetricCount][]int32 // row → group of the dimension, made on demand
+	cases     map[caseKey]finding
+	home      []int32   // of each role the node that has most of it, -1 where peers elsewhere tell
+	residents [][]int32 // the rows of each role on it, or all
+	aloneV    []float32
 
 	v     [signals][]float32 // residuals of the step at hand
 	logs  [2][]float32       // of compute and own: absolute logs of the step at hand

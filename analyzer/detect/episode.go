@@ -3,7 +3,6 @@ package detect
 import (
 	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -276,59 +275,4 @@ func (e *Engine) anyOn(node string, is func(t *sequential.Test, r int) bool) boo
 	}
 
 	return false
-}
-
-// watchWholes follows replicas as wholes, where what their stages share is
-// removed, and roles without peers against the rest of the job.
-func (e *Engine) watchWholes(c *frame.Column) {
-	s := compute
-	if c.V[frame.FP] == nil || e.unknownMates() {
-		if s = own; c.V[frame.Self] == nil {
-			return
-		}
-	}
-
-	none := func(sequential.Episode) {}
-	if sh := e.sharing[s]; sh.Usable && sh.Used {
-		e.whole.Observe(sh.Common, nil, c.Step, none)
-	}
-
-	e.observeAlone(s, c, none)
-}
-
-// observeAlone feeds the track of roles: each against the median of the others.
-func (e *Engine) observeAlone(s signal, c *frame.Column, end func(sequential.Episode)) {
-	if e.alone.Len() < 2 || !e.lonely {
-		return
-	}
-
-	now := e.level.Now[int(s)]
-	for g := range now {
-		e.buf = e.buf[:0]
-		for k, x := range now {
-			if k != g && x == x {
-				e.buf = append(e.buf, x)
-			}
-		}
-
-		e.aloneV[g] = now[g] - robust.Median(e.buf)
-	}
-
-	e.alone.Load = e.experts[own].Apart()
-	e.alone.Observe(e.aloneV, nil, c.Step, end)
-}
-
-// singleNode returns the only node of the rows, -1 when there are several.
-func (e *Engine) singleNode(rows []int32) int32 {
-	node := int32(-1)
-	for i, r := range rows {
-		n := e.layout.Node[r]
-		if i > 0 && n != node {
-			return -1
-		}
-
-		node = n
-	}
-
-	return node
 }

@@ -66,7 +66,7 @@ func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	e.logs[s] = append(e.logs[s][:0], logs...)
 	whole := e.logs[s]
 	e.ref[s].Relative(whole, logs)
-	e.level.Logs(int(s), whole, e.ref[s].Middle, s == own)
+	e.level.Logs(int(s), whole, e.ref[s].Middle, e.residents, s == own)
 	e.level.Spread(int(s), logs, e.analysed)
 	if c.V[frame.Tokens] != nil && e.tokens.Remove(int(s), whole) {
 		e.ref[s].Relative(whole, logs)

@@ -16,6 +16,7 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 	e.follow(c, t)
 	e.costs.EnterSpikes(t, e.stepMedian, [signals]bool{compute: true, own: e.v[own] != nil && e.recent.Has(frame.Self), loading: true}, e.spikes)
 	e.watchWholes(c)
+	e.watchAlone(c, t)
 	e.level.Observe(c, t, e.stepMedian, e.links.Common())
 	e.storage.Observe(c, t, e.layout.Node, e.tracks[loading])
 	e.adopt()

@@ -51,10 +51,16 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.tracks[s].Assign(units(s))
 	}
 
+	e.settle()
 	if same {
 		e.saver.Assign(l)
-		e.moved(old, e.whole, l.Replicas)
-		e.moved(old, e.alone, roles)
+		for _, t := range e.wholes {
+			e.moved(old, t, l.Replicas)
+		}
+
+		for _, t := range e.alone {
+			e.moved(old, t, roles)
+		}
 	} else {
 		e.reset(l, roles)
 	}
@@ -91,16 +97,17 @@ func (e *Engine) moved(old *frame.Layout, t *sequential.Test, units [][]int32) {
 // reset forgets what a new world or parallel layout makes meaningless.
 func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
 	e.base = l
-	e.whole = sequential.New(&e.cfg, len(l.Replicas), sequential.Alike(len(l.Replicas)))
-	alone := sequential.Alike(len(l.Roles))
-	alone.SelfOnly, alone.Habits = true, true
-	e.alone = sequential.New(&e.cfg, len(l.Roles), alone)
-	e.aloneV = make([]float32, len(l.Roles))
-	e.lonely = false
-	for _, rows := range roles {
-		e.lonely = e.lonely || e.singleNode(rows) >= 0
+	for s := range e.wholes {
+		e.wholes[s] = sequential.New(&e.cfg, len(l.Replicas), sequential.Alike(len(l.Replicas)))
 	}
 
+	alone := sequential.Alike(len(l.Roles))
+	alone.SelfOnly, alone.Habits, alone.Together = true, true, int(signals)*len(l.Roles)
+	for s := range e.alone {
+		e.alone[s] = sequential.New(&e.cfg, len(l.Roles), alone)
+	}
+
+	e.aloneV = make([]float32, len(l.Roles))
 	e.tokens = residual.NewCovariate(l, int(signals))
 	e.inner = residual.NewWaits(l)
 	e.backward = residual.NewBackward(l)

@@ -30,7 +30,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	}
 
 	long := e.tracks[own].Age(r) >= sequential.LongBlocks*threshold.BlockSteps && c.effect >= sequential.LongShare*e.cfg.MinEffect
-	if c.z < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
+	if c.z*math.Sqrt(e.together(r)) < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
 		return false
 	}
 
@@ -53,6 +53,19 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 
 	// Waits for it vary from step to step: what showed them once in this episode is proof.
 	return e.accused(own, r) || leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
+}
+
+// together is how many ranks of r's role and node have more own time, since about the same moment: half of a
+// role widens the spread that each of them is measured by.
+func (e *Engine) together(r int) (n float64) {
+	t := e.tracks[own]
+	for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
+		if e.layout.Node[p] == e.layout.Node[r] && t.Active(int(p)) && abs(t.SinceAt(int(p))-t.SinceAt(r)) <= threshold.Window/2 {
+			n++
+		}
+	}
+
+	return n
 }
 
 // comesAndGoes reports whether a rank on another node is slow again and again in what it

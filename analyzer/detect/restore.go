@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/state"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -14,7 +14,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 28
+const stateVersion = 29
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
@@ -103,10 +103,13 @@ func (e *Engine) fields() state.Fields {
 		all.Add("track-"+signalMetric[s], e.tracks[s].State())
 		all.Add("sharing-"+signalMetric[s], e.sharing[s].State())
 		all.Add("experts-"+signalMetric[s], e.experts[s].State())
+		all.Add("alone-"+signalMetric[s], e.alone[s].State())
 	}
 
-	all.Add("track-whole", e.whole.State())
-	all.Add("track-alone", e.alone.State())
+	for s := range e.wholes {
+		all.Add("whole-"+signalMetric[s], e.wholes[s].State())
+	}
+
 	all.Add("tokens", e.tokens.State())
 	all.Add("inner", e.inner.State())
 	all.Add("backward", e.backward.State())
@@ -128,7 +131,7 @@ func (e *Engine) check() error {
 		}
 	}
 
-	for _, t := range []*sequential.Test{e.whole, e.alone} {
+	for _, t := range slices.Concat(e.wholes[:], e.alone[:]) {
 		if err := t.Check(); err != nil {
 			return fmt.Errorf("track: %w", err)
 		}

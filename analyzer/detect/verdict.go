@@ -7,11 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
-	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
-	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -193,111 +190,6 @@ func (e *Engine) devices(name string) int {
 	}
 
 	return k
-}
-
-// wholeNodes names a node that holds a whole replica which is slow for good:
-// work rotates over replicas, a slow host does not.
-func (e *Engine) wholeNodes(all nodes) {
-	for _, q := range e.slowWholes() {
-		rows := e.layout.Replicas[q]
-		n := all.of(e.nodeOf(int(rows[0])))
-		if n.State != "" {
-			continue
-		}
-
-		n.State, n.Cause = verdict.Degraded, verdict.Compute
-		effect, _ := e.whole.Last(q)
-		n.Slowdown = math.Exp(effect)
-		n.SinceStep, n.DetectedStep = e.whole.FirstSlow(q), e.whole.Detected(q)
-		n.Confidence = 0.8
-		for _, r := range rows {
-			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
-		}
-
-		n.Detail = fmt.Sprintf("all %d recorded ranks of the replica on this node take %.2f times as long as the other replicas, step after step", len(rows), n.Slowdown)
-	}
-}
-
-// slowWholes lists the replicas on one node each that are slow for good. What was always so is a
-// kind of hardware where another replica is as much faster than its peers.
-func (e *Engine) slowWholes() (slow []int) {
-	t := e.whole
-	for q := range t.Len() {
-		if !t.Active(q) || e.singleNode(e.layout.Replicas[q]) < 0 {
-			continue
-		}
-
-		kind := false
-		for p := range t.Len() {
-			kind = kind || !t.Few(p) && t.Standing(p) <= -max(t.Standing(q)/2, t.Doubt(p))
-		}
-
-		if !kind || !t.Habitual(q) || t.AboveHabit(q) >= e.cfg.MinEffect {
-			slow = append(slow, q)
-		}
-	}
-
-	return slow
-}
-
-// aloneNodes names a node that holds a whole role, or a rank without peers, which
-// became slow against its own past while the rest of the job did not.
-func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
-	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
-		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
-			return // everybody changed
-		}
-	}
-
-	for _, g := range e.slowAlone(culprits) {
-		rows := e.layout.Roles[g].Rows
-		n := all.of(e.nodeOf(int(rows[0])))
-		if n.State != "" {
-			continue
-		}
-
-		n.State, n.Cause = verdict.Degraded, verdict.Compute
-		if !e.seen[frame.FP] {
-			n.Cause = verdict.Unattributed
-		}
-
-		effect, _ := e.alone.Last(g)
-		n.Slowdown = math.Exp(effect)
-		n.SinceStep, n.DetectedStep = e.alone.FirstSlow(g), e.alone.Detected(g)
-		n.Confidence = 0.65
-		for _, r := range rows {
-			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
-		}
-
-		n.Detail = fmt.Sprintf("%s has no peers on other nodes; against its own past (self-relative) it takes %.2f times as long since step %d, while the other stages do not",
-			e.layout.Roles[g].Name(e.layout.Stages), n.Slowdown, n.SinceStep)
-	}
-}
-
-// slowAlone lists the roles on one node each that became slow against the others. There
-// must be another one without a slow rank: against those that come and go alone, a role
-// changes that stays as it was.
-func (e *Engine) slowAlone(culprits []candidate) (slow []int) {
-	disturbed := func(g int) bool {
-		return slices.ContainsFunc(e.layout.Roles[g].Rows, func(r int32) bool {
-			return slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == int(r) }) ||
-				slices.ContainsFunc(e.tracks[:], func(t *sequential.Test) bool { return t.Intermittent(int(r)) })
-		})
-	}
-	for g := range e.alone.Len() {
-		if !e.alone.Active(g) || e.singleNode(e.layout.Roles[g].Rows) < 0 {
-			continue
-		}
-
-		for k := range e.alone.Len() {
-			if k != g && !disturbed(k) {
-				slow = append(slow, g)
-				break
-			}
-		}
-	}
-
-	return slow
 }
 
 // fillLinks lists slow groups, and the one node that all of them share.

@@ -26,10 +26,12 @@ type Fault struct {
 	Row    int
 	Node   string
 	Has    [history.Signals]bool
-	From   int     // analysed steps before it
-	Spiky  bool    // it comes and goes: the steps that show it count
-	Slight bool    // it shares the node of a culprit
-	Effect float64 // lasting effect as a logarithm where no test of ranks holds it, else 0
+	From   int  // analysed steps before it
+	Spiky  bool // it comes and goes: the steps that show it count
+	Slight bool // it shares the node of a culprit
+	// Effect is a lasting effect on its passes as a logarithm, and Late on what it waits for data as a share of a step,
+	// where no test of ranks holds it, else 0.
+	Effect, Late float64
 }
 
 // Account sums up what a node, or all together, cost.

@@ -74,7 +74,7 @@ func (b *Book) shows(i int, f *Fault) bool {
 		}
 	}
 
-	return f.Effect != 0
+	return f.Effect != 0 || f.Late != 0
 }
 
 // measured reports whether the work of a row was recorded in the i-th step.
@@ -225,9 +225,14 @@ func (b *Book) mend(i int, f *Fault, together []Fault, t float64) {
 		b.did.Passes[r] = o.passes * math.Exp(-o.effect)
 	}
 
+	late := f.Late
 	if f.Has[history.Loading] {
+		late = max(late, b.effectAt(history.Loading, i, f))
+	}
+
+	if late > 0 {
 		o := b.was(f.Row)
-		b.did.Before[f.Row] = max(0, o.before-max(0, b.effectAt(history.Loading, i, f))*t)
+		b.did.Before[f.Row] = max(0, o.before-late*t)
 	}
 }
 
@@ -254,6 +259,7 @@ func (b *Book) left(i int, f *Fault, mates []int32, together []Fault) (share flo
 func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	m := f.Effect
 	switch {
+	case m != 0:
 	case f.Has[history.Own] && b.Recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
 		m = b.effectAt(history.Own, i, f)
 	case f.Has[history.Compute]:

@@ -59,9 +59,9 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 		switch {
 		case s != s:
 			s = expect
-		case expect == expect && b.byForward(r) && !(victims && b.besideForward(r)):
+		case expect == expect && b.byForward(r) && !(victims && besideForward(b.charged, r)):
 			s = expect
-		case expect == expect && s > ownLimit*expect && b.Tests[history.Own].Healthy(r):
+		case expect == expect && s > ownLimit*expect && b.Tests[history.Own].Healthy(r) && !besideForward(b.charged, r):
 			s = ownLimit * expect
 		case expect == expect && b.Layout.Stages > 1 && b.Layout.Role[r] >= 0:
 			if s = max(0, s-h.Surplus[b.Layout.Role[r]]*f); victims && !holds(b.charged, r) {
@@ -84,10 +84,10 @@ func holds(faults []Fault, row int) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool { return f.Row == row })
 }
 
-// besideForward reports whether a row is charged for what it does beside its forward passes, which tell
-// nothing of it then.
-func (b *Book) besideForward(row int) bool {
-	return slices.ContainsFunc(b.charged, func(f Fault) bool {
+// besideForward reports whether one of the faults is a row's for what it does beside its forward passes, which
+// tell nothing of it then.
+func besideForward(faults []Fault, row int) bool {
+	return slices.ContainsFunc(faults, func(f Fault) bool {
 		return f.Row == row && f.Has[history.Own] && !f.Has[history.Compute] && !f.Slight
 	})
 }
@@ -145,6 +145,10 @@ func (b *Book) Learn() {
 		rows, stage := b.Layout.Roles[g].Rows, b.Layout.Roles[g].Stage
 		for k := range min(len(rows), habitSample) {
 			r := int(rows[k*len(rows)/min(len(rows), habitSample)])
+			if besideForward(b.faults, r) {
+				continue
+			}
+
 			fp, bp, self := b.Recent.Median(frame.FP, r, threshold.Window), b.Recent.Median(frame.Backward, r, threshold.Window), b.Recent.Median(frame.Self, r, threshold.Window)
 			if h.Both {
 				forward = append(forward, fp/(fp+bp))
@@ -181,7 +185,7 @@ func (b *Book) Learn() {
 
 	for g := range b.Layout.Roles {
 		x, ok := ratios[b.Layout.Roles[g].Stage]
-		h.Expected[g] = !ok || x > hiddenWait*h.Own
+		h.Expected[g] = x > hiddenWait*h.Own || !ok && !besideForward(b.faults, int(b.Layout.Roles[g].Rows[0]))
 		h.Surplus[g] = max(0, x-h.Own)
 		h.Unseen[g] = b.unseen(g)
 	}

@@ -74,16 +74,16 @@ func New(l *frame.Layout) *Job {
 	return v
 }
 
-// Logs takes the absolute logs of the k-th signal, and the median of each role. Self
-// time may hide waits that nobody recorded, and of a few ranks one that is slow moves
-// the median: both only add, so the fastest rank of the role tells its work.
-func (v *Job) Logs(k int, x, middle []float32, fastest bool) {
+// Logs takes the absolute logs of the k-th signal, the median of each role, and the rows that stand for
+// it. Self time may hide waits that nobody recorded, and of a few ranks one that is slow moves
+// the median: both only add, so the fastest of those rows tells its work.
+func (v *Job) Logs(k int, x, middle []float32, rows [][]int32, fastest bool) {
 	v.vals[k] = v.vals[k][:0]
 	for g := range v.l.Roles {
 		m := middle[g]
 		if fastest || len(v.l.Roles[g].Rows) < threshold.PoolSize {
 			m = robust.NaN
-			for _, r := range v.l.Roles[g].Rows {
+			for _, r := range rows[g] {
 				if y := x[r]; y == y && !(m <= y) {
 					m = y
 				}

@@ -76,7 +76,7 @@ func (r *Reference) Relative(v, out []float32) {
 		case n < threshold.LargeRole:
 			r.small(g, v, out)
 		default:
-			m := robust.Median(r.buf)
+			m := robust.LowerMedian(r.buf) // half of a role on one node may be slow
 			r.Middle[g] = m
 			for _, k := range r.idx {
 				out[k] = v[k] - m

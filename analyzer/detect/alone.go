@@ -1,0 +1,205 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// watchAlone follows the roles at home.
+func (e *Engine) watchAlone(c *frame.Column, t float64) {
+	if e.byForward() && c.V[frame.FP] != nil {
+		e.observeAlone(compute, e.level.Now[compute], 1, c.Step)
+	}
+
+	if c.V[frame.Self] != nil {
+		e.observeAlone(own, e.level.Now[own], 1, c.Step)
+	}
+
+	if c.V[frame.DataLoader] != nil && t > 0 {
+		e.observeAlone(loading, e.ref[loading].Middle, 1/float32(t), c.Step)
+	}
+}
+
+// observeAlone feeds the test of the roles at home with one step: how much more of now, by role, than the middle of
+// those elsewhere each has, times unit.
+func (e *Engine) observeAlone(s signal, now []float32, unit float32, step int64) {
+	if len(e.home) < 2 || !slices.ContainsFunc(e.home, func(n int32) bool { return n >= 0 }) {
+		return
+	}
+
+	for g := range e.home {
+		e.aloneV[g] = robust.NaN
+		if e.home[g] < 0 {
+			continue
+		}
+
+		e.buf = e.buf[:0]
+		for k, x := range now {
+			if e.home[k] != e.home[g] && x == x {
+				e.buf = append(e.buf, x)
+			}
+		}
+
+		e.aloneV[g] = (now[g] - robust.Median(e.buf)) * unit
+	}
+
+	e.alone[s].Load = e.experts[own].Apart()
+	e.alone[s].Observe(e.aloneV, nil, step, func(sequential.Episode) {})
+}
+
+// settle finds the home of each role: the node that has so many of its ranks that the middle of them says nothing
+// of it; -1 where there is none. residents are the ranks there, or all.
+func (e *Engine) settle() {
+	e.home, e.residents = make([]int32, len(e.layout.Roles)), make([][]int32, len(e.layout.Roles))
+	for g := range e.home {
+		rows := e.layout.Roles[g].Rows
+		on := map[int32][]int32{}
+		for _, r := range rows {
+			on[e.layout.Node[r]] = append(on[e.layout.Node[r]], r)
+		}
+
+		e.home[g], e.residents[g] = -1, rows
+		for n, here := range on {
+			if len(on) == 1 || len(rows) >= threshold.MedianPeers && 2*len(here) > len(rows) {
+				e.home[g], e.residents[g] = n, here
+			}
+		}
+	}
+}
+
+// aloneNodes names a node that is the home of a role which became slow against its own past while the rest of
+// the job did not.
+func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
+	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
+		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
+			return // everybody changed
+		}
+	}
+
+	here := map[string]bool{}
+	for _, u := range e.slowAlone(culprits) {
+		rows, t := e.residents[u.at], e.alone[u.signal]
+		n := all.of(e.nodeOf(int(rows[0])))
+		if n.State != "" && !here[n.Node] {
+			continue
+		}
+
+		for _, r := range rows {
+			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
+		}
+
+		if here[n.Node] {
+			continue
+		}
+
+		here[n.Node] = true
+		effect, _ := t.Last(u.at)
+		does := "takes"
+		n.State, n.Cause, n.Slowdown = verdict.Degraded, verdict.Compute, math.Exp(effect)
+		switch {
+		case u.signal == loading:
+			n.Cause, n.Slowdown = verdict.DataLoader, 1/(1-min(0.99, effect))
+			does = "with what it waits for data takes"
+		case !e.seen[frame.FP]:
+			n.Cause = verdict.Unattributed
+		case u.signal == own && e.byForward():
+			n.Cause = verdict.HostDelay
+		}
+
+		n.SinceStep, n.DetectedStep = t.FirstSlow(u.at), t.Detected(u.at)
+		n.Confidence = 0.65
+		peers := "no peers"
+		if len(rows) < len(e.layout.Roles[u.at].Rows) {
+			peers = "too few peers"
+		}
+
+		n.Detail = fmt.Sprintf("%s has %s on other nodes; against its own past (self-relative) it %s %.2f times as long since step %d, while the other stages do not",
+			e.layout.Roles[u.at].Name(e.layout.Stages), peers, does, n.Slowdown, n.SinceStep)
+	}
+}
+
+// slowAlone lists the roles at home that became slow against the others. There
+// must be another one without a slow rank: against those that come and go alone, a role
+// changes that stays as it was. Own time, which may hold waits, counts where nothing else is slow.
+func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
+	disturbed := func(g int) bool {
+		return slices.ContainsFunc(e.residents[g], func(r int32) bool {
+			return slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == int(r) }) ||
+				slices.ContainsFunc(e.tracks[:], func(t *sequential.Test) bool { return t.Intermittent(int(r)) })
+		})
+	}
+	list := func(s signal, is func(g int) bool) {
+		for g := range e.home {
+			if e.home[g] < 0 || !e.alone[s].Active(g) || !is(g) || slices.ContainsFunc(slow, func(u unit) bool { return u.at == g }) {
+				continue
+			}
+
+			for k := range e.home {
+				if k != g && !disturbed(k) {
+					slow = append(slow, unit{g, s})
+					break
+				}
+			}
+		}
+	}
+	always := func(int) bool { return true }
+	list(compute, always)
+	list(loading, always)
+	if len(slow) == 0 {
+		list(own, func(g int) bool { return e.leadsAlone(g, culprits) })
+	}
+
+	return slow
+}
+
+// leadsAlone reports whether a role with more own time than it had waits for nobody: no link of its groups is
+// slow, and nobody on another node has as much more.
+func (e *Engine) leadsAlone(g int, culprits []candidate) bool {
+	x := e.aloneExcess(g)
+	more := func(node int32, y float64) bool { return node != e.home[g] && y*pipelineLead > x }
+	for k := range e.home {
+		if more(e.home[k], e.aloneExcess(k)) {
+			return false
+		}
+	}
+
+	for r := range e.n {
+		if !e.tracks[own].Healthy(r) && more(e.layout.Node[r], e.ownExcess(r, threshold.Window)) {
+			return false
+		}
+	}
+
+	_, z := e.alone[own].Last(g)
+	return z >= ownAlarm && !e.onSlowLink(int(e.residents[g][0]), false) &&
+		!slices.ContainsFunc(culprits, func(c candidate) bool { return more(e.layout.Node[c.row], c.excess) })
+}
+
+// aloneExcess is how many seconds of own time a step a role has more than it had, beside the others.
+func (e *Engine) aloneExcess(g int) float64 {
+	var v []float64
+	for _, r := range sample(e.residents[g], 0) {
+		if x := e.value(int(r), own, threshold.Window); x == x {
+			v = append(v, x)
+		}
+	}
+
+	return -robust.Finite(robust.Median64(v), 0) * math.Expm1(-e.alone[own].AboveHabit(g))
+}
+
+// waitsForRole reports whether a link became slow with a role at home elsewhere that has as much more own time: no
+// groups are told, so what looks like the link's transfers may be a wait of the whole job.
+func (e *Engine) waitsForRole(w link.Slow) bool {
+	return e.unknownMates() && slices.ContainsFunc(e.residents, func(rows []int32) bool {
+		g, t := int(e.layout.Role[rows[0]]), e.alone[own]
+		return e.home[g] >= 0 && !slices.Contains(w.Rows, rows[0]) && t.Active(g) && abs(int(t.FirstSlow(g)-w.Since)) <= threshold.Window && e.aloneExcess(g) >= w.Cost
+	})
+}

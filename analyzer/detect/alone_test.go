@@ -1,0 +1,96 @@
+package detect
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// priced asserts that a job's only culprit is named, for one of the causes, and costs what it does.
+func priced(t *testing.T, c simulate.Config, causes ...string) {
+	t.Helper()
+	for seed := range uint64(3) {
+		v, truth := weighed(t, "healthy", seed, 0, plain(c))
+		if len(v.Nodes) != 1 || !slices.Equal(accused(v), truth.SlowNodes) || len(v.Links) > 0 {
+			t.Errorf("seed %d: %+v, links %v; want %v", seed, v.Nodes, v.Links, truth.SlowNodes)
+			continue
+		}
+
+		if n := v.Nodes[0]; !slices.Contains(causes, n.Cause) {
+			t.Errorf("seed %d: cause %s, want one of %v", seed, n.Cause, causes)
+		} else if costError(n.JobImpact, truth.Impact) > 0.3 {
+			t.Errorf("seed %d: costs %.4f, want %.4f", seed, n.JobImpact, truth.Impact)
+		}
+	}
+}
+
+// TestAlone_StageOnOneNode: all ranks of a stage share a node, so nobody elsewhere does the same work: that
+// they wait for data, or for their host, shows against the other stages.
+func TestAlone_StageOnOneNode(t *testing.T) {
+	job := simulate.Config{
+		Shape:  simulate.Shape{DP: 4, PP: 4, MicroBatches: 12, RanksPerNode: 4},
+		Loader: simulate.Loader{Ranks: "all"},
+	}
+	for kind, causes := range map[string][]string{simulate.DataLoader: {verdict.DataLoader}, simulate.Host: {verdict.HostDelay}} {
+		job.Faults = []simulate.Fault{{Kind: kind, Node: 2, Share: 0.2, From: 90}}
+		priced(t, job, causes...)
+	}
+
+	job.Faults = []simulate.Fault{{Kind: simulate.Compute, Node: 1, Factor: 1.4, From: 90}}
+	priced(t, job, verdict.Compute)
+	job.Faults = nil
+	for seed := range uint64(3) { // stages may load for longer by habit
+		job.Model.Stages = []float64{1, 1.3, 1, 0.8}
+		exactly(t, "healthy", seed, plain(job))
+	}
+}
+
+// TestAlone_MostOfAStageOnOneNode: a node has four of the six ranks of a stage. They are the middle of it, and
+// its other two look fast.
+func TestAlone_MostOfAStageOnOneNode(t *testing.T) {
+	job := simulate.Config{
+		Shape:  simulate.Shape{DP: 6, PP: 4, MicroBatches: 8, RanksPerNode: 4},
+		Loader: simulate.Loader{Ranks: "all"},
+		Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 0, Factor: 1.4, From: 90}},
+	}
+	priced(t, job, verdict.Compute)
+	job.Faults = []simulate.Fault{{Kind: simulate.DataLoader, Node: 3, Share: 0.2, From: 90}}
+	priced(t, job, verdict.DataLoader)
+}
+
+// TestAlone_HalfOfAStageOnOneNode: half of sixteen ranks are slow, and the middle of all is not halfway to them.
+func TestAlone_HalfOfAStageOnOneNode(t *testing.T) {
+	job := simulate.Config{
+		Shape:  simulate.Shape{DP: 16, PP: 4, MicroBatches: 8, RanksPerNode: 8},
+		Loader: simulate.Loader{Ranks: "all"},
+		Faults: []simulate.Fault{{Kind: simulate.DataLoader, Node: 3, Share: 0.2, From: 90}},
+	}
+	priced(t, job, verdict.DataLoader)
+	job.Faults = []simulate.Fault{{Kind: simulate.Compute, Node: 2, Factor: 1.3, From: 90}}
+	priced(t, job, verdict.Compute)
+}
+
+// TestWhole_BesideForwardPasses: a node has a replica with all its stages, which is slow in its backward passes or
+// between them. What the stages of a replica have in common looks like its work, which forward passes would show.
+func TestWhole_BesideForwardPasses(t *testing.T) {
+	job := simulate.Config{Shape: simulate.Shape{DP: 6, PP: 4, MicroBatches: 8, RanksPerNode: 4, Order: "tp-cp-pp-dp"}, Work: simulate.Work{SequenceSD: 0.05}}
+	job.Faults = []simulate.Fault{{Kind: simulate.Backward, Node: 1, Factor: 1.5, From: 90}}
+	priced(t, job, verdict.Compute, verdict.HostDelay)
+	job.Faults = []simulate.Fault{{Kind: simulate.Host, Node: 1, Share: 0.15, From: 90}}
+	priced(t, job, verdict.HostDelay)
+}
+
+// TestLinks_WaitForAStage: no groups are told, so the collectives of all ranks count as those of a stage: what it
+// waits there for another stage is no transfer.
+func TestLinks_WaitForAStage(t *testing.T) {
+	for seed := range uint64(4) {
+		exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape:  simulate.Shape{DP: 8, PP: 4, MicroBatches: 32, RanksPerNode: 8},
+			Model:  simulate.Model{Sharded: true, Overlap: true, NoGlobalSync: true, DPShare: 0.11},
+			Record: simulate.Recording{NoGroups: true, NoTopology: true},
+			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 2, Factor: 1.66, From: 107}},
+		}))
+	}
+}

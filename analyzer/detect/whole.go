@@ -1,0 +1,117 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/cost"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// unit is a replica or a role that is slow in a signal.
+type unit struct {
+	at     int
+	signal signal
+}
+
+// fault is what row r of a unit is blamed for; t is the test of such units in its signal.
+func (e *Engine) fault(u unit, t *sequential.Test, r int32) cost.Fault {
+	f := cost.Fault{Row: int(r), From: max(0, e.recent.Count-t.Age(u.at))}
+	if effect, _ := t.Last(u.at); u.signal == loading {
+		f.Late = effect
+	} else {
+		f.Effect, f.Has[own] = effect, u.signal == own && e.byForward()
+	}
+
+	return f
+}
+
+// byForward reports whether forward passes, where they are recorded, tell who computes slowly.
+func (e *Engine) byForward() bool { return e.seen[frame.FP] && !e.unknownMates() }
+
+// watchWholes follows replicas as wholes, where what their stages share is removed.
+func (e *Engine) watchWholes(c *frame.Column) {
+	for s, recorded := range []bool{compute: e.byForward() && c.V[frame.FP] != nil, own: c.V[frame.Self] != nil} {
+		if sh := e.sharing[s]; recorded && sh.Usable && sh.Used {
+			e.wholes[s].Observe(sh.Common, nil, c.Step, func(sequential.Episode) {})
+		}
+	}
+}
+
+// wholeNodes names a node that holds a whole replica which is slow for good:
+// work rotates over replicas, a slow host does not.
+func (e *Engine) wholeNodes(all nodes) {
+	for _, u := range e.slowWholes() {
+		rows, t := e.layout.Replicas[u.at], e.wholes[u.signal]
+		n := all.of(e.nodeOf(int(rows[0])))
+		if n.State != "" {
+			continue
+		}
+
+		n.State, n.Cause = verdict.Degraded, verdict.Compute
+		if u.signal == own && e.byForward() {
+			n.Cause = verdict.HostDelay
+		}
+
+		effect, _ := t.Last(u.at)
+		n.Slowdown = math.Exp(effect)
+		n.SinceStep, n.DetectedStep = t.FirstSlow(u.at), t.Detected(u.at)
+		n.Confidence = 0.8
+		for _, r := range rows {
+			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
+		}
+
+		n.Detail = fmt.Sprintf("all %d recorded ranks of the replica on this node take %.2f times as long as the other replicas, step after step", len(rows), n.Slowdown)
+	}
+}
+
+// slowWholes lists the replicas on one node each that are slow for good. What was always so is a
+// kind of hardware where another replica is as much faster than its peers.
+func (e *Engine) slowWholes() (slow []unit) {
+	for s, t := range e.wholes {
+		for q, rows := range e.layout.Replicas {
+			if !t.Active(q) || e.singleNode(rows) < 0 || slices.ContainsFunc(slow, func(u unit) bool { return u.at == q }) || slices.ContainsFunc(rows, e.tiedElsewhere) {
+				continue
+			}
+
+			if _, z := t.Last(q); signal(s) == own && e.byForward() && (z < ownAlarm || slices.ContainsFunc(rows, func(r int32) bool { return e.onSlowLink(int(r), false) })) {
+				continue
+			}
+
+			kind := false
+			for p := range t.Len() {
+				kind = kind || !t.Few(p) && t.Standing(p) <= -max(t.Standing(q)/2, t.Doubt(p))
+			}
+
+			if !kind || !t.Habitual(q) || t.AboveHabit(q) >= e.cfg.MinEffect {
+				slow = append(slow, unit{q, signal(s)})
+			}
+		}
+	}
+
+	return slow
+}
+
+// tiedElsewhere reports whether row r works in lockstep with ranks on other nodes, and no record tells who of them
+// waits.
+func (e *Engine) tiedElsewhere(r int32) bool {
+	return e.unseenInner(int(r)) && slices.ContainsFunc(e.graph.Mates(int(r)), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] })
+}
+
+// singleNode returns the only node of the rows, -1 when there are several.
+func (e *Engine) singleNode(rows []int32) int32 {
+	node := int32(-1)
+	for i, r := range rows {
+		n := e.layout.Node[r]
+		if i > 0 && n != node {
+			return -1
+		}
+
+		node = n
+	}
+
+	return node
+}
