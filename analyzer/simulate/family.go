@@ -29,6 +29,7 @@ var families = []scenario{
 	{43, "congestion", onTraces, "congestion that moves from node to node", (*draw).mobile},
 	{44, "culprits", drawnOnly, "two or three at once, of several kinds and onsets", (*draw).culprits},
 	{45, "compound", drawnOnly, "several of these at once, with and without groups that are told", (*draw).compound},
+	{46, "whole-host", onTraces, "all of a host that has a stage, half of one and more, or whole replicas", (*draw).wholeHost},
 }
 
 // Families returns the names of the families.
