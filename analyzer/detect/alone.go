@@ -103,16 +103,17 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 
 		here[n.Node] = true
 		effect, _ := t.Last(u.at)
-		does := "takes"
 		n.State, n.Cause, n.Slowdown = verdict.Degraded, verdict.Compute, math.Exp(effect)
+		does := fmt.Sprintf("it takes %.2f times as long", n.Slowdown)
 		switch {
 		case u.signal == loading:
 			n.Cause, n.Slowdown = verdict.DataLoader, 1/(1-min(0.99, effect))
-			does = "with what it waits for data takes"
+			does = fmt.Sprintf("it waits %.4g s more of a step for data", effect*e.stepMedian)
 		case !e.seen[frame.FP]:
 			n.Cause = verdict.Unattributed
 		case u.signal == own && e.byForward():
 			n.Cause = verdict.HostDelay
+			does = fmt.Sprintf("it spends %.2f times as long outside communication, data loading and saving", n.Slowdown)
 		}
 
 		n.SinceStep, n.DetectedStep = t.FirstSlow(u.at), t.Detected(u.at)
@@ -122,8 +123,8 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 			peers = "too few peers"
 		}
 
-		n.Detail = fmt.Sprintf("%s has %s on other nodes; against its own past (self-relative) it %s %.2f times as long since step %d, while the other stages do not",
-			e.layout.Roles[u.at].Name(e.layout.Stages), peers, does, n.Slowdown, n.SinceStep)
+		n.Detail = fmt.Sprintf("%s has %s on other nodes; against its own past (self-relative) %s since step %d, while the other stages do not",
+			e.layout.Roles[u.at].Name(e.layout.Stages), peers, does, n.SinceStep)
 	}
 }
 
