@@ -156,7 +156,14 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 	list(compute, always)
 	list(loading, always)
 	if len(slow) == 0 {
-		list(own, func(g int) bool { return e.leadsAlone(g, culprits) })
+		var rises map[int32]float64
+		list(own, func(g int) bool {
+			if rises == nil {
+				rises = e.ownRises(culprits)
+			}
+
+			return e.leadsAlone(g, rises)
+		})
 	}
 
 	return slow
@@ -164,24 +171,38 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 
 // leadsAlone reports whether a role with more own time than it had waits for nobody: no link of its groups is
 // slow, and nobody on another node has as much more.
-func (e *Engine) leadsAlone(g int, culprits []candidate) bool {
+func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
 	x := e.aloneExcess(g)
-	more := func(node int32, y float64) bool { return node != e.home[g] && y*pipelineLead > x }
-	for k := range e.home {
-		if more(e.home[k], e.aloneExcess(k)) {
-			return false
-		}
-	}
-
-	for r := range e.n {
-		if !e.tracks[own].Healthy(r) && more(e.layout.Node[r], e.ownExcess(r, threshold.Window)) {
+	for node, y := range rises {
+		if node != e.home[g] && y*pipelineLead > x {
 			return false
 		}
 	}
 
 	_, z := e.alone[own].Last(g)
-	return z >= ownAlarm && !e.onSlowLink(int(e.residents[g][0]), false) &&
-		!slices.ContainsFunc(culprits, func(c candidate) bool { return more(e.layout.Node[c.row], c.excess) })
+	return z >= ownAlarm && !e.onSlowLink(int(e.residents[g][0]), false)
+}
+
+// ownRises is by how many seconds a step the own time of anybody on a node is more at most: of a role at home, of a
+// rank that is slow in it, or of a culprit in what it is accused of.
+func (e *Engine) ownRises(culprits []candidate) map[int32]float64 {
+	most := map[int32]float64{}
+	for g, node := range e.home {
+		most[node] = max(most[node], e.aloneExcess(g))
+	}
+
+	for r, node := range e.layout.Node {
+		if !e.tracks[own].Healthy(r) {
+			most[node] = max(most[node], robust.Finite(e.ownExcess(r, threshold.Window), 0))
+		}
+	}
+
+	for i := range culprits {
+		node := e.layout.Node[culprits[i].row]
+		most[node] = max(most[node], culprits[i].excess)
+	}
+
+	return most
 }
 
 // aloneExcess is how many seconds of own time a step a role has more than it had, beside the others.
