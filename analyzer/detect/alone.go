@@ -95,6 +95,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 
 		for _, r := range rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
+			n.Evidence = append(n.Evidence, e.pastEvidence(u, r))
 		}
 
 		if here[n.Node] {
@@ -126,6 +127,18 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 		n.Detail = fmt.Sprintf("%s has %s on other nodes; against its own past (self-relative) %s since step %d, while the other stages do not",
 			e.layout.Roles[u.at].Name(e.layout.Stages), peers, does, n.SinceStep)
 	}
+}
+
+// pastEvidence is what a rank of a role at home takes now, beside what it would by its past.
+func (e *Engine) pastEvidence(u unit, r int32) verdict.Evidence {
+	effect, z := e.alone[u.signal].Last(u.at)
+	x := robust.Finite(e.value(int(r), u.signal, threshold.Window), 0)
+	past := x * math.Exp(-effect)
+	if u.signal == loading {
+		past = max(0, x-effect*e.stepMedian)
+	}
+
+	return verdict.Evidence{Metric: signalMetric[u.signal], Rank: e.layout.Ranks[r], Value: round6(x), Peers: round6(past), Z: math.Round(z*10) / 10}
 }
 
 // slowAlone lists the roles at home that became slow against the others. There

@@ -200,6 +200,11 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 		return
 	}
 
+	repairs = slices.Clone(repairs)
+	for i := range repairs {
+		repairs[i].Host = repairs[i].Host && r.hasPeers(repairs[i].Ranks)
+	}
+
 	delays := r.delays(repairs)
 	better := func(some []Repair) float64 {
 		by := make([]*Repair, len(r.ranks))
@@ -238,6 +243,24 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 	}
 
 	res.Together = better(repairs)
+}
+
+// hasPeers reports whether other ranks are in a stage of those, to compare them with phase by phase.
+func (r *replay) hasPeers(ranks []int) bool {
+	stages := map[int]bool{}
+	for i, rank := range r.ranks {
+		if slices.Contains(ranks, rank) {
+			stages[r.stage[i]] = true
+		}
+	}
+
+	for i, rank := range r.ranks {
+		if stages[r.stage[i]] && !slices.Contains(ranks, rank) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // mostWorkers bounds the workers that are played one by one.

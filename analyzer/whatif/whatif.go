@@ -41,7 +41,8 @@ type Repair struct {
 	Slowdown float64 // their computing takes that many times as long as peers'; 0 = as long
 	Loading  float64 // the same of loading data
 	// Host: what they spend beside their forward passes is brought to their peers'
-	// time, phase by phase, instead: a slow host delays, it doesn't stretch.
+	// time, phase by phase, instead: a slow host delays, it doesn't stretch. Without peers
+	// in their stage Slowdown counts.
 	Host bool
 }
 

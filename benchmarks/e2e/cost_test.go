@@ -65,6 +65,7 @@ func TestCost_ReplayOfRangesAgrees(t *testing.T) {
 	jobs := []job{
 		{"compute-1.2", 11, 32}, {"backward-1.2", 5, 32}, {"thermal-ramp", 7, 32}, {"two-culprits", 13, 32}, {"dataloader", 3, 32},
 		{"host-delay", 4, 32}, {"slow-from-start", 6, 32}, {"clock-skew", 5, 32}, {"compute-1.10", 21, 32},
+		{"whole-host", 5014, 0}, {"whole-host", 5108, 16}, // loaders, and a host: a stage without peers
 	}
 	if os.Getenv("LAGGARD_COSTS") == "all" { // other factors and seeds of the same
 		jobs = append(jobs, job{"compute-1.05", 9, 32}, job{"compute-1.5", 3, 32}, job{"compute-2", 5, 32}, job{"host-delay", 7, 32})
