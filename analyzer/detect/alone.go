@@ -56,9 +56,9 @@ func (e *Engine) observeAlone(s signal, now []float32, unit float32, step int64)
 	e.alone[s].Observe(e.aloneV, nil, step, func(sequential.Episode) {})
 }
 
-// settle finds the home of each role: the node that has so many of its ranks that the middle of them says nothing
+// findHomes finds the home of each role: the node that has so many of its ranks that the middle of them says nothing
 // of it; -1 where there is none. residents are the ranks there, or all.
-func (e *Engine) settle() {
+func (e *Engine) findHomes() {
 	e.home, e.residents = make([]int32, len(e.layout.Roles)), make([][]int32, len(e.layout.Roles))
 	for g := range e.home {
 		rows := e.layout.Roles[g].Rows
@@ -233,8 +233,16 @@ func (e *Engine) aloneExcess(g int) float64 {
 // waitsForRole reports whether a link became slow with a role at home elsewhere that has as much more own time: no
 // groups are told, so what looks like the link's transfers may be a wait of the whole job.
 func (e *Engine) waitsForRole(w link.Slow) bool {
-	return e.unknownMates() && slices.ContainsFunc(e.residents, func(rows []int32) bool {
-		g, t := int(e.layout.Role[rows[0]]), e.alone[own]
-		return e.home[g] >= 0 && !slices.Contains(w.Rows, rows[0]) && t.Active(g) && abs(int(t.FirstSlow(g)-w.Since)) <= threshold.Window && e.aloneExcess(g) >= w.Cost
-	})
+	if !e.unknownMates() {
+		return false
+	}
+
+	t := e.alone[own]
+	for g, rows := range e.residents {
+		if e.home[g] >= 0 && !slices.Contains(w.Rows, rows[0]) && t.Active(g) && abs(int(t.FirstSlow(g)-w.Since)) <= threshold.Window && e.aloneExcess(g) >= w.Cost {
+			return true
+		}
+	}
+
+	return false
 }

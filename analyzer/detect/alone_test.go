@@ -47,29 +47,19 @@ func TestAlone_StageOnOneNode(t *testing.T) {
 	}
 }
 
-// TestAlone_MostOfAStageOnOneNode: a node has four of the six ranks of a stage. They are the middle of it, and
-// its other two look fast.
-func TestAlone_MostOfAStageOnOneNode(t *testing.T) {
-	job := simulate.Config{
-		Shape:  simulate.Shape{DP: 6, PP: 4, MicroBatches: 8, RanksPerNode: 4},
-		Loader: simulate.Loader{Ranks: "all"},
-		Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 0, Factor: 1.4, From: 90}},
+// TestAlone_MostOrHalfOfAStageOnOneNode: four of the six ranks of a stage are the middle of it, and its other two
+// look fast; of half of sixteen the middle of all is not halfway to them.
+func TestAlone_MostOrHalfOfAStageOnOneNode(t *testing.T) {
+	for _, tt := range []struct{ replicas, ranks, computes, loads int }{{6, 4, 0, 3}, {16, 8, 2, 3}} {
+		job := simulate.Config{
+			Shape:  simulate.Shape{DP: tt.replicas, PP: 4, MicroBatches: 8, RanksPerNode: tt.ranks},
+			Loader: simulate.Loader{Ranks: "all"},
+			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: tt.computes, Factor: 1.4, From: 90}},
+		}
+		priced(t, job, verdict.Compute)
+		job.Faults = []simulate.Fault{{Kind: simulate.DataLoader, Node: tt.loads, Share: 0.2, From: 90}}
+		priced(t, job, verdict.DataLoader)
 	}
-	priced(t, job, verdict.Compute)
-	job.Faults = []simulate.Fault{{Kind: simulate.DataLoader, Node: 3, Share: 0.2, From: 90}}
-	priced(t, job, verdict.DataLoader)
-}
-
-// TestAlone_HalfOfAStageOnOneNode: half of sixteen ranks are slow, and the middle of all is not halfway to them.
-func TestAlone_HalfOfAStageOnOneNode(t *testing.T) {
-	job := simulate.Config{
-		Shape:  simulate.Shape{DP: 16, PP: 4, MicroBatches: 8, RanksPerNode: 8},
-		Loader: simulate.Loader{Ranks: "all"},
-		Faults: []simulate.Fault{{Kind: simulate.DataLoader, Node: 3, Share: 0.2, From: 90}},
-	}
-	priced(t, job, verdict.DataLoader)
-	job.Faults = []simulate.Fault{{Kind: simulate.Compute, Node: 2, Factor: 1.3, From: 90}}
-	priced(t, job, verdict.Compute)
 }
 
 // TestWhole_BesideForwardPasses: a node has a replica with all its stages, which is slow in its backward passes or

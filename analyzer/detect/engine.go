@@ -71,7 +71,7 @@ type Engine struct {
 
 	tracks   [signals]*sequential.Test
 	wholes   [2]*sequential.Test       // replicas as wholes, where their common part of compute and own is removed
-	alone    [signals]*sequential.Test // roles without peers against the rest of the job
+	alone    [signals]*sequential.Test // roles at home against the rest of the job
 	ref      [signals]*residual.Reference
 	sharing  [signals]*residual.Sharing // between the stages of a replica
 	experts  [signals]*residual.Sharing // between those that hold the same expert

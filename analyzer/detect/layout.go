@@ -51,7 +51,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.tracks[s].Assign(units(s))
 	}
 
-	e.settle()
+	e.findHomes()
 	if same {
 		e.saver.Assign(l)
 		for _, t := range e.wholes {
