@@ -30,16 +30,22 @@ struct entry { /* what getdents64 gives */
 	char name[];
 };
 
-/* each calls f with every name in a directory. No opendir: that allocates. */
-static void each(int dir, void (*f)(int dir, const char *name, void *arg), void *arg) {
-	char buf[2048] __attribute__((aligned(8)));
+/* each_in calls f with every name in a directory. No opendir: that allocates. What one call
+ * of the kernel lists is of one moment: a file that is renamed is in it once. */
+static void each_in(char *buf, size_t size, int dir, void (*f)(int dir, const char *name, void *arg), void *arg) {
 	long n;
-	while ((n = syscall(SYS_getdents64, dir, buf, sizeof buf)) > 0)
+	while ((n = syscall(SYS_getdents64, dir, buf, size)) > 0)
 		for (long at = 0; at < n;) {
 			struct entry *e = (struct entry *)(void *)(buf + at);
 			at += e->len;
 			f(dir, e->name, arg);
 		}
+}
+
+/* each does so in a process's folder, whose rings fit one call. */
+static void each(int dir, void (*f)(int dir, const char *name, void *arg), void *arg) {
+	char buf[4096] __attribute__((aligned(8)));
+	each_in(buf, sizeof buf, dir, f, arg);
 }
 
 static int open_plain(int dir, const char *name, struct stat *st) {
@@ -151,19 +157,36 @@ struct survey {
 	int64_t one; /* bytes of the folder that is looked at */
 };
 
-static void measure(int dir, const char *name, void *arg) {
+/* stat_listed looks at what was listed. One that was being made (.NAME.new) may have been
+ * published since: then at NAME, which it writes into name. */
+static int stat_listed(int dir, char *name, struct stat *st) {
+	size_t n = strlen(name);
+	if (syscall(SYS_newfstatat, dir, name, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	if (errno != ENOENT || n < 5 || name[0] != '.' || strcmp(name + n - 4, ".new") != 0)
+		return -1;
+	memmove(name, name + 1, n - 5);
+	name[n - 5] = 0;
+	return (int)syscall(SYS_newfstatat, dir, name, st, AT_SYMLINK_NOFOLLOW);
+}
+
+static void measure(int dir, const char *listed, void *arg) {
 	struct survey *s = arg;
 	struct stat st;
-	if (syscall(SYS_newfstatat, dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+	char name[32];
+	if (snprintf(name, sizeof name, "%s", listed) < (int)sizeof name && stat_listed(dir, name, &st) == 0 && S_ISREG(st.st_mode))
 		s->one += (int64_t)st.st_blocks * 512;
 }
 
-static void look(int run, const char *name, void *arg) {
+static void look(int run, const char *listed, void *arg) {
 	struct survey *s = arg;
 	struct stat st;
-	size_t hidden = name[0] == '.'; /* one that is being made */
-	if (strspn(name + hidden, "0123456789abcdef") != 16 || strcmp(name + hidden + 16, hidden ? ".new" : "") != 0 ||
-	    syscall(SYS_newfstatat, run, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+	char name[32];
+	size_t hidden = listed[0] == '.'; /* one that is being made */
+	if (strspn(listed + hidden, "0123456789abcdef") != 16 || strcmp(listed + hidden + 16, hidden ? ".new" : "") != 0)
+		return;
+	strcpy(name, listed);
+	if (stat_listed(run, name, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
 		return;
 	int dir = laggard_open_at(run, name, O_DIRECTORY | O_RDONLY, 0);
 	if (dir < 0)
@@ -171,7 +194,7 @@ static void look(int run, const char *name, void *arg) {
 	s->folders++;
 	s->one = 0;
 	each(dir, measure, s);
-	if (s->freeing && !hidden && s->one > 2 * SMALL && strcmp(name, s->own) != 0) {
+	if (s->freeing && name[0] != '.' && s->one > 2 * SMALL && strcmp(name, s->own) != 0) {
 		free_dead(dir);
 		s->one = 0;
 		if (syscall(SYS_lseek, dir, 0, SEEK_SET) == 0)
@@ -184,11 +207,12 @@ static void look(int run, const char *name, void *arg) {
 /* laggard_room reports whether this user may have so many bytes more in the run directory,
  * for a folder called own; what dead processes hold for nothing is freed first. */
 int laggard_room(int run, const char *own, int64_t more, int folder) {
+	static char names[1 << 16] __attribute__((aligned(8))); /* of USER_FOLDERS folders and more; not on a stack, which may be small */
 	for (int freeing = folder; freeing < 2; freeing++) {
 		struct survey s = {0, 0, freeing, own, 0};
 		if (syscall(SYS_lseek, run, 0, SEEK_SET) != 0)
 			return 1;
-		each(run, look, &s);
+		each_in(names, sizeof names, run, look, &s);
 		if (s.bytes + more <= USER_BYTES && (!folder || s.folders <= USER_FOLDERS))
 			return 1;
 	}

@@ -40,7 +40,7 @@ def _survey(run, own, freeing, namespace):
         if not _FOLDER.match(name):
             continue
         try:
-            found = os.stat(name, dir_fd=run, follow_symlinks=False)
+            name, found = _stat_listed(run, name)
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
                 continue
             directory = os.open(name, DIRECTORY, dir_fd=run)
@@ -61,11 +61,23 @@ def _survey(run, own, freeing, namespace):
     return taken, folders
 
 
+def _stat_listed(directory, name):
+    """Returns (name, stat) of what was listed. One that was being made (.NAME.new) may have
+    been published since: then NAME's. Raises OSError."""
+    try:
+        return name, os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        if name[0] != "." or not name.endswith(".new"):
+            raise
+    name = name[1:-4]
+    return name, os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+
 def _size(directory):
     size = 0
     for name in os.listdir(directory):
         try:
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            _, found = _stat_listed(directory, name)
         except OSError:
             continue
         if stat.S_ISREG(found.st_mode):
