@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -93,6 +94,11 @@ func (p profiled) run(t *testing.T, laggard string) {
 		t.Errorf("the traces' verdict is %s, the recorder's %s", got, named(recorded))
 	}
 
+	// A profiler without a schedule leaves the same, but for the steps' marks.
+	if got := named(verdictOf(t, laggard, unmarked(t, traces), "--topology", layout)); got != named(fromTraces) {
+		t.Errorf("the verdict of traces without marks is %s, with them %s", got, named(fromTraces))
+	}
+
 	if !fromTraces.Decided || fromTraces.Steps.Analyzed < 28 {
 		t.Errorf("traces: decided %v by %d steps: %v", fromTraces.Decided, fromTraces.Steps.Analyzed, fromTraces.Findings)
 	}
@@ -109,6 +115,29 @@ func (p profiled) run(t *testing.T, laggard string) {
 			t.Error(err)
 		}
 	}
+}
+
+// unmarked copies traces without the marks of steps.
+func unmarked(t *testing.T, traces string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := filepath.Glob(filepath.Join(traces, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d traces in %s: %v", len(files), traces, err)
+	}
+
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), bytes.ReplaceAll(text, []byte("ProfilerStep#"), []byte("unmarked ")), 0o600)
+		}
+
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return dir
 }
 
 // topologyOf writes which rank runs on which node: gloo's traces don't say.

@@ -144,7 +144,11 @@ func (t *capture) give(f *profileFile, out *output) error {
 	rank.named = rank.named || t.named
 	t.giveGroups(rank)
 	t.onDevice = t.ranOnDevice()
-	steps, partly := t.steps()
+	steps, partly, derived := t.steps()
+	if derived {
+		out.Note(f.Path, "it marks no step: each step of its optimizer ends one")
+	}
+
 	if rank.Partly = partly > 0; rank.Partly {
 		out.Unread(f.Path, "%d of its %d steps are left out: what was done in them is not all there", partly, partly+len(steps))
 	}

@@ -8,10 +8,16 @@ import (
 )
 
 // steps returns the steps that the profile marks, and how many of them it holds a part of only.
-func (t *capture) steps() (whole []record.Record, partly int) {
+// Where it marks none, derived reports that the optimizer tells them.
+func (t *capture) steps() (whole []record.Record, partly int, derived bool) {
 	marks := t.marks
 	if len(marks) == 0 {
 		marks = t.stepsOfDevice()
+	}
+
+	if len(marks) == 0 {
+		marks = t.stepsOfOptimizer()
+		derived = len(marks) > 0
 	}
 
 	slices.SortStableFunc(marks, func(a, b record.Record) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Dur, a.Dur)) })
@@ -32,7 +38,36 @@ func (t *capture) steps() (whole []record.Record, partly int) {
 		whole = append(whole, *s)
 	}
 
-	return whole, partly
+	return whole, partly, derived
+}
+
+// stepsOfOptimizer are the steps of a trace without marks, of a profiler without a schedule: from the
+// end of one of the optimizer's steps to the end of the next, by the host. What came before the first
+// end is of no step: nothing tells when it began.
+func (t *capture) stepsOfOptimizer() (marks []record.Record) {
+	var made []interval
+	for i := range t.host {
+		if r := &t.host[i]; r.Name == "optimizer" {
+			made = append(made, interval{r.Start, r.Start + r.Dur})
+		}
+	}
+
+	slices.SortFunc(made, func(a, b interval) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) })
+	last := int64(-1) // the end of the last one that lies in no other: a wrapper calls its optimizer's
+	for _, one := range made {
+		switch {
+		case last >= 0 && one.to <= last:
+			continue
+		case last >= 0:
+			s := record.New(record.Step)
+			s.Step, s.Start, s.Dur = int64(len(marks)), last, one.to-last
+			marks = append(marks, s)
+		}
+
+		last = one.to
+	}
+
+	return marks
 }
 
 // stepsOfDevice are the steps of a trace that has marks of the device alone: one on each stream that

@@ -1,7 +1,11 @@
 package profiles
 
 import (
+	"compress/gzip"
 	"fmt"
+	"io"
+	"math"
+	"os"
 	"strings"
 	"testing"
 )
@@ -113,6 +117,62 @@ func TestStepsOfTheHost(t *testing.T) {
 			if s.CommNs != 300e3 {
 				t.Errorf("step %d communicates for %d ns", s.Step, s.CommNs)
 			}
+		}
+	}
+}
+
+// A profiler without a schedule marks no step: the optimizer's tell them, one less than there are. A
+// wrapper's step that calls its optimizer's is one.
+func TestStepsOfOptimizer(t *testing.T) {
+	made := func(at int) string {
+		return fmt.Sprintf(`{"ph":"X","cat":"user_annotation","name":"Optimizer.step#Wrapper.step","pid":9,"tid":1,"ts":%d,"dur":100,"args":{}},
+{"ph":"X","cat":"user_annotation","name":"Optimizer.step#AdamW.step","pid":9,"tid":1,"ts":%d,"dur":90,"args":{}},
+{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":1,"ts":%d,"dur":50,"args":{}}`, at, at+5, at+300)
+	}
+	events := strings.Join([]string{made(1000), made(2000), made(3500)}, ",")
+	got := open(t, folderOf(t, map[string]string{"rank0.json": `{"schemaVersion": 1, "traceEvents": [` + events + `]}`}), Options{Job: "j"})
+	if len(got.Steps) != 2 || got.Steps[0].Step != 0 || got.Steps[0].StepNs != 1000e3 || got.Steps[1].StepNs != 1500e3 {
+		t.Errorf("steps %+v", got.Steps)
+	}
+
+	if said := strings.Join(Sentences(got.Notes), "\n"); !strings.Contains(said, "each step of its optimizer ends one") {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// What a real trace marks, its optimizer tells as well, give or take what lies between the two.
+func TestStepsOfOptimizer_RealTrace(t *testing.T) {
+	path, ok := sample(t, "kineto/hta-single/control.json.gz")
+	if !ok {
+		return
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	marked := open(t, path, Options{})
+	got := open(t, folderOf(t, map[string]string{"rank3.json": strings.ReplaceAll(string(text), stepMark, "unmarked ")}), Options{})
+	if len(got.Steps) != len(marked.Steps)-1 {
+		t.Fatalf("%d steps, %d are marked", len(got.Steps), len(marked.Steps))
+	}
+
+	for i, s := range got.Steps {
+		want := marked.Steps[i+1]
+		if math.Abs(float64(s.StepNs-want.StepNs)) > 0.05*float64(want.StepNs) || math.Abs(float64(s.CommNs-want.CommNs)) > 0.05*float64(want.CommNs) {
+			t.Errorf("step %d takes %d ns, %d in communication, by its mark %d and %d", i, s.StepNs, s.CommNs, want.StepNs, want.CommNs)
 		}
 	}
 }
