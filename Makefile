@@ -27,7 +27,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes trainers trainers-all cluster profiles profiles-all profiles-bench parts race short lint house bench fleet-bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
+.PHONY: help build run test kubernetes trainers trainers-all cuda cluster profiles profiles-all profiles-bench parts race short lint house bench fleet-bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,7 +88,7 @@ trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Huggi
 	for each in "$${venv[@]}"; do PYTHONPATH=.. "$$each" -B -m laggard build; done; \
 	seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; (cd ../../.. && $(GO) build -o "$$seen/laggard" .); \
 	tests=$$(for test in $(TESTS); do each=$${test#test_}; each=$${each%.py}; \
-			case $$each in older) continue ;; dali | culprits_more) [ "$(MORE)" ] || continue ;; esac; \
+			case $$each in older | cuda) continue ;; dali | culprits_more) [ "$(MORE)" ] || continue ;; esac; \
 			echo "$${venv[$${each#culprits_}]-$${venv[torch]}} -B -m unittest -v $${test%.py}"; done; \
 		for each in $(OLDER); do for test in test_older test_culprits; do \
 			echo "LAGGARD_TRAINERS_TORCH=$$each $${venv[torch-$$each]} -B -m unittest -v $$test"; done; done); \
@@ -100,6 +100,10 @@ trainers: ## the recorder in real PyTorch, DeepSpeed, Megatron, Lightning, Huggi
 
 trainers-all: ## the same, DALI, more jobs that are judged, what each family costs, and all under PyTorch 2.8, too, DDP under Debian's 1.13 (7 GB more)
 	$(MAKE) trainers OLDER="2.8 1.13" MORE=dali COST="$(FAMILIES)"
+
+cuda: ## the recorder on a real CUDA device, with the PyTorch of this machine's python3, and what it costs a step there
+	@set -e; seen=$$(mktemp -d); trap 'rm -rf "$$seen"' EXIT; $(GO) build -o "$$seen/laggard" .; export LAGGARD=$$seen/laggard; \
+	cd collector/python/trainers; PYTHONPATH=.. python3 -B -m laggard build; python3 -B -m unittest -v test_cuda; python3 -B cuda_cost.py
 
 short: ## the tests without -race
 	$(GO) test -timeout 20m ./...

@@ -7,16 +7,23 @@ needs it, up to POOL events: a stream that hangs takes nothing from the others, 
 holds up no record of theirs. What finds no event, and what is not complete at exit,
 is written with the host's times, and counted by the reason (see laggard.fallbacks).
 
+While a graph is captured, by whatever thread, no event is asked about: CUDA ends the
+capture with an error then, which would be the trainer's. Ranges that begin or end
+meanwhile get the host's times.
+
 A device's interface is six functions (see CUDA), so a test can bring its own.
 
 Event times are relative. The clock below ties them to the host's: an event can't
-run before it was recorded, so the largest (time of recording - time relative to
-the anchor) seen is the anchor's time; it is exact as soon as the stream was idle
-once. The anchor moves on each second, because elapsed_time is a 32-bit float.
+run before it was recorded, nor after it was seen complete, and the anchor's time is
+moved as little as that asks for. It is exact as soon as the stream was idle once. A
+device's clock goes some 10 us a second faster or slower than the host's. The anchor
+moves on each second, because elapsed_time is a 32-bit float.
 """
 
 import collections
+import functools
 import sys
+import threading
 
 from . import clock
 from . import recorder
@@ -31,12 +38,45 @@ _LOOKS = 8      # ranges looked at whenever another one begins or ends
 _FRESH = 10**9  # ns after which the anchor moves on
 
 
+_asking = threading.Lock()  # held while events are asked about
+_captures = set()           # ids of the graphs that are captured now
+
+
+def _cover_captures(graph):
+    """Follows the captures of a class of graphs."""
+    if graph is None or hasattr(graph.capture_begin, "__laggard__"):
+        return
+    begin, end = graph.capture_begin, graph.capture_end
+
+    @functools.wraps(begin)
+    def capture_begin(self, *args, **kwargs):
+        with _asking:
+            _captures.add(id(self))
+        try:
+            return begin(self, *args, **kwargs)
+        except BaseException:
+            _captures.discard(id(self))
+            raise
+
+    @functools.wraps(end)
+    def capture_end(self, *args, **kwargs):
+        try:
+            return end(self, *args, **kwargs)
+        finally:
+            _captures.discard(id(self))
+
+    capture_begin.__laggard__, capture_end.__laggard__ = begin, end
+    graph.capture_begin, graph.capture_end = capture_begin, capture_end
+
+
 class CUDA(object):
     """torch.cuda, and torch.npu, which has the same face."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
         self.index = module.current_device()
+        for graph in ("CUDAGraph", "NPUGraph"):
+            _cover_captures(getattr(module, graph, None))
 
     def describe(self):
         """Returns the device's name for the identity."""
@@ -47,6 +87,8 @@ class CUDA(object):
 
     def usable(self):
         """Reports whether events can be recorded now: our device, no graph capture."""
+        if _captures:
+            return False
         capturing = getattr(self.module, "is_current_stream_capturing", None)
         return self.module.current_device() == self.index and not (capturing is not None and capturing())
 
@@ -127,8 +169,8 @@ class Timeline(object):
         self.device = device
         self.streams = {}
         self.anchor = None
+        self.anchored = False  # the stream has come to it
         self.base = 0  # ns since the Unix epoch of the anchor
-        self.busy = False
 
     def note(self):
         """Returns (event recorded now, host time), or None when there is none to be had."""
@@ -156,31 +198,32 @@ class Timeline(object):
         if event is None:
             fell_back("the stream has %d events in flight" % POOL)
             return None
-        event.event.record()
+        event.event.record(key)
         return event
 
     def land(self):
         """Writes the ranges that are complete."""
-        if self.busy:
-            return  # called out of itself, by a finaliser or another thread
-        self.busy = True
+        if not _asking.acquire(False):
+            return  # called out of itself, by a finaliser, or another thread asks
         try:
-            looks = _LOOKS
+            looks = 0 if _captures else _LOOKS
             for stream in list(self.streams.values()):
                 while looks and stream.flying:
                     looks -= 1
-                    if not stream.flying[0].complete() or not self.anchor.complete():
+                    self.anchored = self.anchored or self.anchor.complete()
+                    if not self.anchored or not stream.flying[0].complete():
                         break
-                    self._write(stream.flying.popleft())
+                    self._write(stream.flying[0])
+                    stream.flying.popleft()
         finally:
-            self.busy = False
+            _asking.release()
 
     def _write(self, flight):
         """Writes one range; its events are complete."""
         begins = self._elapsed(self.anchor, flight.start)
         dur = max(self._elapsed(flight.start, flight.stop), 0)  # of two streams, the later event may complete first
-        if self.base + begins < flight.recorded:
-            self.base = flight.recorded - begins
+        latest = clock.now() - begins - dur
+        self.base = max(min(self.base, latest), flight.recorded - begins)
         start = self.base + begins
         span = flight.span
         if span.head & 7 == COMMUNICATION:
@@ -205,16 +248,16 @@ class Timeline(object):
         else:
             flight.stop.give()
 
-    def abandon(self):
-        """At exit: what is not complete is written with the host's times."""
-        self.land()
+    def abandon(self, why):
+        """Writes what is in flight with the host's times."""
         for stream in self.streams.values():
             while stream.flying:
                 flight = stream.flying.popleft()
-                fell_back("not complete at exit")
+                fell_back(why)
                 elsewhere(flight.span, flight.span.start, flight.host_dur)
 
 
+_UNUSABLE = "another device, or a graph is captured"
 fallbacks = {}  # why the host's times were written → how often
 
 
@@ -276,7 +319,7 @@ def begin(span, later=False):
             if span.slot != OFF:
                 span.device = line.note()
             return span
-        fell_back("another device, or a graph is captured")
+        fell_back(_UNUSABLE)
     except Exception as cause:  # pylint: disable=broad-except
         _broken(cause)
         if span.slot != OFF:
@@ -285,9 +328,14 @@ def begin(span, later=False):
 
 
 def _broken(cause):
-    """Goes back to the host's times for good."""
+    """Goes back to the host's times for good. The events stay until the process has ended: of
+    each that goes while its device fails PyTorch writes a line, below the error of the script."""
     global _timeline
-    _timeline = None
+    line, _timeline = _timeline, None
+    if line is not None:
+        line.abandon("the device failed")
+        import ctypes  # rarely needed, and not in every Python
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(line))
     recorder.trouble("measure device time", cause)
 
 
@@ -301,7 +349,7 @@ def end(span, blocked=None, exposed=None):
         span.end(exposed)
         return
     try:
-        stop = line.note()
+        stop = line.note() if line.device.usable() else fell_back(_UNUSABLE)
         host_dur = clock.now() - span.start
         if stop is None:
             noted[0].give()
@@ -314,19 +362,31 @@ def end(span, blocked=None, exposed=None):
         flight.stop, flight.blocked = stop[0], blocked
         flight.host_dur, flight.exposed = max(host_dur, 0), exposed
         stop[0].home.flying.append(flight)
-        line.land()
     except Exception as cause:  # pylint: disable=broad-except
         _broken(cause)
         span.end(exposed)
+        return
+    _land()
+
+
+def _land():
+    try:
+        _timeline.land()
+    except Exception as cause:  # pylint: disable=broad-except
+        _broken(cause)
 
 
 def _at_exit():
     if _timeline is not None:
-        _timeline.abandon()
+        _land()
+    if _timeline is not None:
+        _timeline.abandon("not complete at exit")
 
 
 def _after_fork():
     """An accelerator can't be used in a forked child."""
+    global _asking
+    _asking = threading.Lock()  # another thread's of the parent may hold the one before
     use(None)
 
 

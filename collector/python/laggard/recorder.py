@@ -276,7 +276,7 @@ def fail(what, cause):
         _failed = True
         _stop()
         say("%s: %s: %s; nothing more is recorded in this process, training goes on"
-            % (what, type(cause).__name__, cause))
+            % (what, type(cause).__name__, _first_line(cause)))
 
 
 def trouble(what, cause):
@@ -286,7 +286,12 @@ def trouble(what, cause):
     state.failures += 1
     if what not in _troubles:
         _troubles.add(what)
-        say("%s: %s: %s; training goes on" % (what, type(cause).__name__, cause))
+        say("%s: %s: %s; training goes on" % (what, type(cause).__name__, _first_line(cause)))
+
+
+def _first_line(cause):
+    """Returns what an exception says, without the advice that CUDA's have below it."""
+    return str(cause).partition("\n")[0]
 
 
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep

@@ -35,15 +35,13 @@ class Event(object):
     """A mark in a stream."""
 
     made = collections.Counter()
-    current = None  # the module's current_stream
 
     def __init__(self, enable_timing=False):
         assert enable_timing
         self.at = None
 
-    def record(self):
-        """Marks the current stream."""
-        stream = Event.current()
+    def record(self, stream):
+        """Marks a stream."""
         Event.made[stream] += 1
         self.at = None
         stream.todo.put(self._reached)
@@ -52,7 +50,11 @@ class Event(object):
         self.at = time.monotonic_ns()
 
     def query(self):
-        """Reports whether the stream has come here."""
+        """Reports whether the stream has come here. While a graph is captured that ends the
+        capture with an error, whoever asks: test_cuda.py sees a real device do so."""
+        if Graph.captured:
+            Graph.captured[0].broken = True
+            raise RuntimeError("operation not permitted when stream is capturing")
         return self.at is not None
 
     def elapsed_time(self, other):
@@ -65,17 +67,35 @@ class Event(object):
         raise AssertionError("the recorder waits")
 
 
+class Graph(object):
+    """A graph of what is enqueued, which nobody can replay."""
+
+    captured = []  # those whose capture has begun
+
+    def __init__(self):
+        self.broken = False
+
+    def capture_begin(self):
+        """Begins the capture."""
+        Graph.captured.append(self)
+
+    def capture_end(self):
+        """Ends the capture."""
+        Graph.captured.remove(self)
+        assert not self.broken, "operation failed due to a previous error during capture"
+
+
 class Module(object):
     """What torch.cuda and torch.npu have in common; the rest is that of the module that was there."""
 
     Event = Event
+    CUDAGraph = NPUGraph = Graph
 
     def __init__(self, was=None):
         self.was = was
         self.default = Stream()
         self.now = self.default
         self.capturing = False
-        Event.current = self.current_stream
 
     def __getattr__(self, name):
         return getattr(self.was, name)

@@ -1,6 +1,9 @@
 """Device time with a fake asynchronous device: microseconds to enqueue, long to
 complete, and nobody ever waits for it."""
 
+import ast
+import os
+
 import jobs
 
 # Time is virtual, the host's too: each look at the clock takes a microsecond. So it
@@ -26,7 +29,7 @@ FAKE = """
         def __init__(self):
             Event.made += 1
             self.at = None
-        def record(self):
+        def record(self, stream):
             self.at = max(Stream.free, clock.now())
         def query(self):
             return self.at <= clock.now()
@@ -135,14 +138,32 @@ class Device(jobs.Case):
     def test_a_broken_device_leaves_the_host_times(self):
         _, err = self.virtual("""
     torch = {"__name__": "torch.cuda"}
-    exec("def record(self): raise RuntimeError('device lost')", torch)
+    exec("def record(self, stream): raise RuntimeError('device lost')", torch)
     forward(1000); wait_device()
     Event.record = torch["record"]
     for _ in range(5): forward(1000)
     assert laggard.enabled()
 """)
         self.assertIn("device lost", err)
-        self.assertGreaterEqual(len(self.process().records("FP")), 5)
+        self.assertEqual(len(self.process().records("FP")), 6)
+        self.assertEqual(self.process().opened(), [])
+
+    def test_a_device_that_fails_leaves_what_is_in_flight(self):
+        """Asked about or at exit: with the host's times, and one line says why."""
+        for more in ("forward(0)", ""):
+            self.clean()
+            _, err = self.virtual("""
+    torch = {"__name__": "torch.cuda"}
+    exec("def query(self): raise RuntimeError('device-side assert\\\\nCompile with')", torch)
+    for _ in range(5): forward(10**12)
+    Event.query = torch["query"]
+    %s
+""" % more)
+            self.assertEqual([line for line in err.splitlines() if line], ["laggard[%s" % err.partition("[")[2].partition("]")[0] +
+                             "]: measure device time: RuntimeError: device-side assert; training goes on"])
+            p = self.process()
+            self.assertEqual([r["side"] for r in p.records("FP")], ["host"] * (6 if more else 5))
+            self.assertEqual(p.opened(), [])
 
     def test_the_anchor_moves_on(self):
         self.virtual("""
@@ -155,6 +176,28 @@ class Device(jobs.Case):
         for r in records:
             self.assertLess(abs(r["start"] - r["host_start"]), 100000)
             self.assertGreaterEqual(r["start"], r["host_start"])
+
+
+    def test_a_clock_that_goes_faster_than_the_hosts(self):
+        """By a hundredth, over 8 s in which the stream is never idle: no range lies later than it
+        was seen."""
+        self.virtual("""
+    truth = Fake.elapsed
+    Fake.elapsed = staticmethod(lambda first, second: int(truth(first, second) * 1.01))
+    ends = []
+    for _ in range(400):
+        forward(20_000_000)
+        ends.append(Stream.free)
+        if Stream.free - clock.now() > 60_000_000: virtual[0] += 20_000_000
+    wait_device()
+    forward(0)
+    with open("ends", "w") as f: f.write(repr(ends))
+""")
+        with open(os.path.join(self.work, "ends")) as f:
+            ends = ast.literal_eval(f.read())
+        records = self.process().records("FP")[:400]
+        for r, end in zip(records, ends):
+            self.assertLess(abs(r["start"] + r["dur"] - end), 25_000_000)
 
 
 class Real(jobs.Case):

@@ -102,6 +102,30 @@ for _ in range(10): device.timeline().land()
 """):
             self.assertEqual([(r["side"], r["exposed"]) for r in p.records("Communication")], [("device", 0)])
 
+    def test_a_capture_is_left_alone(self):
+        """A step ends inside of it, and another thread's passes go on."""
+        for p in self.both("""
+measure()
+step = device.begin(Automatic(OTHER))
+graph = fake.CUDAGraph()
+graph.capture_begin()
+device.end(step)
+ranged()
+def beside():
+    with fake.stream(side):
+        for _ in range(5): ranged(opened())
+thread = threading.Thread(target=beside)
+thread.start()
+thread.join()
+graph.capture_end()
+ranged(opened())
+fake.synchronize()
+for _ in range(10): device.timeline().land()
+assert laggard.fallbacks() == {"another device, or a graph is captured": 7}, laggard.fallbacks()
+"""):
+            self.assertEqual([r["side"] for r in p.records("FP")], ["host"] * 6 + ["device"])
+            self.assertEqual([r["side"] for r in p.records() if r["kind"] != "FP"], ["device", "host"])
+
     def test_what_falls_back_is_counted(self):
         for p in self.both("""
 fake.capturing = True

@@ -84,6 +84,7 @@ class Forked(object):
 class Case(jobs.Case):
     """A test with jobs of its own."""
 
+    devices = ""   # CUDA's, of a job's ranks
     not_seen = {}  # operations that are not recorded of a job, as communications counts them
 
     def launch(self, launcher, script, world, arguments=(), **more):
@@ -91,7 +92,7 @@ class Case(jobs.Case):
         torchrun, or forked, which costs less."""
         truth = tempfile.mkdtemp(dir=self.work)
         env = self.environment(TRUTH=truth, TORCH_FR_BUFFER_SIZE="100000", PYTHONDONTWRITEBYTECODE=None,
-                               LAGGARD_EXTENSION="load", CUDA_VISIBLE_DEVICES="", TOKENIZERS_PARALLELISM="false",
+                               LAGGARD_EXTENSION="load", CUDA_VISIBLE_DEVICES=self.devices, TOKENIZERS_PARALLELISM="false",
                                HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu", LAGGARD_JOB="trainers", GLOG_v="3", PYTHONFAULTHANDLER="1",
                                PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], **more)  # ninja
         if env.get("LAGGARD_AUTO") != "1":
