@@ -143,8 +143,8 @@ func (e *Engine) ownTells(c *candidate, cause string, skip func(int) bool) bool 
 	return (cause == verdict.HostDelay || slices.ContainsFunc(e.graph.Mates(c.row), mate)) && e.ratioOf(c.row, own, k, skip) > e.ratioOf(c.row, compute, k, skip)
 }
 
-// slowdown is the ratio to the peers in the main signal; for data loading the
-// ratio of the whole work.
+// slowdown is the ratio to the peers in the main signal, at least 1: the middles of the last steps may
+// be equal where peers are slow as well, in turns. For data loading it is the ratio of the whole work.
 func (e *Engine) slowdown(c *candidate, byOwn bool, skip func(int) bool) float64 {
 	ratio := math.Exp(c.effect)
 	switch c.main {
@@ -169,5 +169,5 @@ func (e *Engine) slowdown(c *candidate, byOwn bool, skip func(int) bool) float64
 		return ratio
 	}
 
-	return x
+	return max(x, 1)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// recordedRows are the rows of a job that ran on PyTorch 2.15 with gloo, eight ranks on four nodes
-// that shared two cores (deploy/examples/pytorch/run.sh).
+// recordedRows are the rows of a job that ran on PyTorch with gloo, the gloo-… of eight ranks on four
+// nodes that shared two cores (deploy/examples/pytorch/run.sh).
 func recordedRows(t *testing.T, name string) *row.Rows {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", name+".json.gz"))
@@ -50,5 +50,15 @@ func TestRecorded_WildStart(t *testing.T) {
 	v := Analyze(frameOf(t, recordedRows(t, "gloo-wild-start"), nil), Default())
 	if got := fmt.Sprint(accused(v)); got != "[node-1]" || v.Nodes[0].Cause != verdict.Compute || v.Nodes[0].Ranks[0] != 3 {
 		t.Errorf("nodes %+v, want rank 3 on node-1: %v", v.Nodes, v.Findings)
+	}
+}
+
+// Four ranks share an H100 in turns of some milliseconds: rank 2 computes five times as much as the
+// others, 0.5 ms, who may get their turn before it has ended or 4 ms later. Its extra work is 28 % of
+// a step by its own events.
+func TestRecorded_SharedDevice(t *testing.T) {
+	v := Analyze(frameOf(t, recordedRows(t, "cuda-shared-device"), nil), Default())
+	if len(v.Nodes) != 1 || fmt.Sprint(v.Nodes[0].Ranks) != "[2]" || v.Nodes[0].Slowdown < 1 || v.Nodes[0].JobImpact > 0.28 {
+		t.Errorf("nodes %+v, want rank 2: %v", v.Nodes, v.Findings)
 	}
 }

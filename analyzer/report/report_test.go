@@ -150,6 +150,8 @@ func cases() map[string]*verdict.Verdict {
 	unknown.JobImpact, unknown.JobImpactMax = 0, 0.3
 	v.Nodes = []verdict.Node{unknown}
 	m["at most"] = v
+	inTurns := verdict.Node{Node: "node-0", State: verdict.Degraded, Cause: verdict.Unattributed, Ranks: []int{0}, Slowdown: 1, JobImpact: 0.1, SinceStep: 16}
+	m["in turns"] = &verdict.Verdict{Job: "ar-job", Decided: true, Nodes: []verdict.Node{inTurns}}
 	for name, all := range map[string]float64{"degraded": 0.49, "harmless": 0.004, "link": 0.08, "two": 0.62, "wires": 0.27} {
 		m[name].JobImpact = all
 	}
@@ -170,6 +172,7 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 		"undecided": {"? UNDECIDED  There is not enough data to decide.", "5 steps of 12 needed. Nothing is called healthy that was not measured."},
 		"two":       {"● DEGRADED  2 nodes slow this job down.", "They are node-0 and node-5.", "Together they cost 62% of step time."},
 		"at most":   {"It costs the job at most 30% of its time.", "≤30%"},
+		"in turns":  {"Its rank 0 needs longer than peers in many steps, if not in the middle of the last ones, since step 16."},
 		"wires":     {"node-0 slows this job down.", "It costs the job 27% of its time. It shows in 2 slow groups.\n"},
 	}
 	for name, v := range cases() {

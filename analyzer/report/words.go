@@ -271,6 +271,10 @@ func nodeSentence(n verdict.Node) string {
 	}
 
 	s := fmt.Sprintf("%s %s %s as long as peers for %s, %s", who, needs, times(n.Slowdown), causeOf(n.Cause), when)
+	if n.State == verdict.Degraded && n.Slowdown <= 1 { // its peers have been slow as well, in turns
+		s = fmt.Sprintf("%s %s longer than peers in many steps, if not in the middle of the last ones, %s", who, needs, when)
+	}
+
 	if n.State == verdict.Intermittent {
 		s += ", coming and going"
 	}
