@@ -3,6 +3,7 @@ package detect
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
@@ -44,7 +45,7 @@ func (e *Engine) intermittentNodes(all nodes) {
 		effect := 0.0
 		for _, ev := range list {
 			effect = max(effect, ev.Effect)
-			if len(n.Ranks) == 0 || n.Ranks[len(n.Ranks)-1] != ev.Rank {
+			if !slices.Contains(n.Ranks, ev.Rank) {
 				n.Ranks = append(n.Ranks, ev.Rank)
 			}
 		}
@@ -149,13 +150,15 @@ func (e *Engine) causeOf(s signal) string {
 	return verdict.Unattributed
 }
 
-// bursts returns the transients of each node that had enough of them within an hour.
+// bursts returns the transients of each node that had enough of them within an hour, and more than
+// chance makes of how many others had.
 func (e *Engine) bursts() map[string][]event {
 	byNode := map[string][]event{}
 	for _, ev := range e.passing() {
 		byNode[ev.Node] = append(byNode[ev.Node], ev)
 	}
 
+	elsewhere := e.usualTransients(byNode)
 	for name, list := range byNode {
 		dense := false
 		for i := transientsPerHour - 1; i < len(list); i++ {
@@ -169,12 +172,29 @@ func (e *Engine) bursts() map[string][]event {
 		}
 
 		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
-		if !dense {
+		if !dense || robust.MoreThan(len(list), elsewhere[name]) > transientsChance/float64(len(e.layout.Nodes)) {
 			delete(byNode, name)
 		}
 	}
 
 	return byNode
+}
+
+// usualTransients is for each node how many another one has, by all but the most of them.
+func (e *Engine) usualTransients(byNode map[string][]event) map[string]float64 {
+	usual := map[string]float64{}
+	for name := range byNode {
+		sum, most := 0, 0
+		for other, list := range byNode {
+			if other != name {
+				sum, most = sum+len(list), max(most, len(list))
+			}
+		}
+
+		usual[name] = (float64(sum-most) + 0.5) / float64(max(1, len(e.layout.Nodes)-1))
+	}
+
+	return usual
 }
 
 // passing returns the transients that belong to their nodes, one a node and time.

@@ -42,12 +42,17 @@ func (t *Test) try(r, k int) outcome {
 	slowFrom := float32(t.cfg.Effect / 2)
 	m32, t.hl = robust.HodgesLehmann(v, t.hl)
 	m, sigma := float64(m32), float64(t.Noise(r))
+	if t.SelfOnly { // units differ: what others vary by says little of one
+		t.hl = append(t.hl[:0], v...)
+		sigma = max(sigma, float64(far(t.hl)))
+	}
+
 	rho := t.rho()
 	steps := float64(o.valid) * (1 - rho) / (1 + rho) // as many independent ones
 	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(steps)
 	freedom := min(tailFreedom, leastFreedom+steps)
 	se = math.Hypot(se, t.Load)
-	o.effect, o.z = m, m/math.Hypot(se, t.unsure*t.tau)
+	o.effect, o.z = m-t.skew[0], (m-t.skew[0])/math.Hypot(se, t.unsure*t.tau)
 	if t.SelfOnly {
 		o.effect, o.z = 0, 0
 	}
@@ -253,11 +258,11 @@ func (t *Test) evaluateLanes(r int) {
 	}
 
 	for i, l := range lanes {
-		m, alarm, from := float64(t.laneMean[i][r]), alarm, float32(t.cfg.Effect/2)
+		m, alarm, from := float64(t.laneMean[i][r])-t.skew[1+i], alarm, float32(t.cfg.Effect/2+t.skew[1+i])
 		switch {
 		case m >= float64(t.least):
 		case l >= LongBlocks && m >= LongShare*float64(t.least): // small, but for long and in every block
-			alarm, from = t.cfg.LongAlarm, float32(longEach*m)
+			alarm, from = t.cfg.LongAlarm, float32(longEach*m+t.skew[1+i])
 		default:
 			continue
 		}

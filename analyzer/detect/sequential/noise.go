@@ -106,10 +106,10 @@ func (t *Test) findMidNoise() {
 	}
 }
 
-// usualNoise is the noise of the middle unit in the role of unit r, with what the work of its
-// replica leaves in a unit without mates.
+// usualNoise is the noise of the middle unit in the role of unit r, or of all where that is larger: slow
+// steps are compared across roles. What the work of its replica leaves in a unit without mates is in it.
 func (t *Test) usualNoise(r int) float32 {
-	s := t.roleNoise(r)
+	s := max(t.roleNoise(r), float32(t.sigma[len(t.Roles)]))
 	if g := t.role[r]; g >= 0 {
 		s = max(s, t.midNoise[g])
 	}

@@ -70,8 +70,9 @@ type Test struct {
 	tau      float64            // harmless spread of window medians
 	tauOwn   [len(gaps)]float64 // how far units go from their own past
 	tauLane  [len(lanes)]float64
-	blockSD  float64   // noise of a block
-	looks    []float32 // the last looks at tau, tauOwn and each of tauLane
+	blockSD  float64                 // noise of a block
+	skew     [1 + len(lanes)]float64 // where the middle of ordinary units lies in a window, and in each lane
+	looks    []float32               // the last looks at tau, tauOwn and each of tauLane
 	lookN    [1 + len(gaps) + len(lanes)]int32
 
 	cfg           *threshold.Config

@@ -25,6 +25,7 @@ func (t *Test) spreads() {
 		t.buf = append(t.buf, m)
 	}
 
+	t.skew[0] = t.middleOf(t.buf)
 	sigma := max(t.sigma[len(t.Roles)], sigmaFloor)
 	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(threshold.Window*(1-rho)/(1+rho))
 	t.tau = t.usual(0, t.buf, se, fewTauFloor)
@@ -39,12 +40,24 @@ func (t *Test) spreads() {
 			}
 		}
 
+		t.skew[1+i] = t.middleOf(t.buf)
 		if len(t.buf) >= threshold.PoolSize && block > 0 {
 			t.look(1+len(gaps)+i, laneSpread(float64(wide(t.buf)), block/math.Sqrt(float64(l)), len(t.buf)))
 		}
 
 		t.tauLane[i] = t.middleLook(1 + len(gaps) + i)
 	}
+}
+
+// middleOf is where the middle of the ordinary units lies, whose values these are: above zero where
+// noise has a long tail, for a step's residual is from the middle of the peers in that step.
+func (t *Test) middleOf(v []float32) float64 {
+	if len(v) < threshold.PoolSize {
+		return 0
+	}
+
+	t.hl = append(t.hl[:0], v...)
+	return max(0, float64(robust.Median(t.hl)))
 }
 
 // ordinary reports whether unit r tells how far healthy ones lie apart.
@@ -140,6 +153,12 @@ func excess(v []float32, se float64) float64 {
 // But a slow host may be a quarter of all, so it is no more than wideMost MADs.
 // It overwrites v.
 func wide(v []float32) float32 {
+	high := far(v)
+	return min(high, wideMost*1.4826*robust.Median(v))
+}
+
+// far is the spread of v about its median by its 80th percentile. It leaves the distances in v.
+func far(v []float32) float32 {
 	m := robust.Median(v)
 	for i, x := range v {
 		if v[i] = x - m; v[i] < 0 {
@@ -147,6 +166,5 @@ func wide(v []float32) float32 {
 		}
 	}
 
-	high := robust.Kth(v, len(v)*4/5) / 1.2816
-	return min(high, wideMost*1.4826*robust.Median(v))
+	return robust.Kth(v, len(v)*4/5) / 1.2816
 }
