@@ -304,6 +304,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"few-replicas", 173205172},   // the wild first steps tell little of how stages go together
 		{"mixed-hardware", 223606841}, // half of the nodes are as slow as they always were, in own time alone
 		{"mixed-hardware", 577215785}, // so are whole replicas
+		{"mixed-hardware", 777000871}, // also where the others are the middle
 		{"routing", 577215751},        // who waited for the culprit tells of its expert by its own time
 		{"routing", 271828261},        // whose stages told too much of its work does not tell its expert's load
 		{"routing", 5000000065},

@@ -69,7 +69,7 @@ func (e *Engine) wholeNodes(all nodes) {
 }
 
 // slowWholes lists the replicas on one node each that are slow for good. What was always so is a
-// kind of hardware where another replica is as much faster than its peers.
+// kind of hardware where another replica is as much faster than its peers, or so are more than a third.
 func (e *Engine) slowWholes() (slow []unit) {
 	for s, t := range e.wholes {
 		for q, rows := range e.layout.Replicas {
@@ -90,6 +90,14 @@ func (e *Engine) slowWholes() (slow []unit) {
 				slow = append(slow, unit{q, signal(s)})
 			}
 		}
+	}
+
+	always := func(u unit) bool {
+		t := e.wholes[u.signal]
+		return t.Habitual(u.at) && t.AboveHabit(u.at) < e.cfg.MinEffect
+	}
+	if n := len(slow) - len(slices.DeleteFunc(slices.Clone(slow), always)); n > 1 && 3*n > len(e.layout.Replicas) {
+		slow = slices.DeleteFunc(slow, always)
 	}
 
 	return slow

@@ -1,7 +1,7 @@
 package simulate
 
 // compound puts together what the other families have one at a time: two kinds of schedule and of
-// hardware, work that changes, routing, congestion, clocks, losses, a restart, groups that nobody told; with
+// hardware, work that changes, routing, congestion, clocks, losses, a restart, groups that nobody told, long tails; with
 // no culprit, one or two.
 func (d *draw) compound() {
 	d.shape(func(l *layout) bool { return l.shape.DP >= 4 && len(l.hosts) >= 6 }, anyShape)
@@ -12,6 +12,7 @@ func (d *draw) compound() {
 	d.surroundings()
 	d.recording()
 	d.slowDevices()
+	d.tails()
 }
 
 // schedule is how the passes of a step go, and how the model is split.
@@ -99,5 +100,19 @@ func (d *draw) slowDevices() {
 		}
 
 		d.c.Faults = append(d.c.Faults, f)
+	}
+}
+
+// tails are steps that take a multiple, on every rank, or pauses.
+func (d *draw) tails() {
+	if !d.chance(0.15) {
+		return
+	}
+
+	n := &d.c.Noise
+	if d.chance(0.5) {
+		n.HeavyShare, n.HeavyScale, n.HeavyIndex = d.between(0.05, 0.25), d.between(0.1, 0.5), d.between(2, 3)
+	} else {
+		n.GCShare, n.GCPause = d.between(0.05, 0.3), d.between(0.1, 1)
 	}
 }
