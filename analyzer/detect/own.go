@@ -55,12 +55,13 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	return e.accused(own, r) || leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
 }
 
-// together is how many ranks of r's role and node have more own time, since about the same moment: half of a
-// role widens the spread that each of them is measured by.
+// together is how many ranks of r's node have more own time, since about the same moment: those of its role, for
+// half of a role widens the spread that each of them is measured by, and where it rose, all.
 func (e *Engine) together(r int) (n float64) {
 	t := e.tracks[own]
-	for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
-		if e.layout.Node[p] == e.layout.Node[r] && t.Active(int(p)) && abs(t.SinceAt(int(p))-t.SinceAt(r)) <= threshold.Window/2 {
+	for p, node := range e.layout.Node {
+		if node == e.layout.Node[r] && t.Active(p) && abs(t.SinceAt(p)-t.SinceAt(r)) <= threshold.Window/2 &&
+			(e.layout.Role[p] == e.layout.Role[r] || !t.Habitual(p)) {
 			n++
 		}
 	}

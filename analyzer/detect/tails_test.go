@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
@@ -41,5 +42,35 @@ func TestAlarms_NoisyJobs(t *testing.T) {
 				t.Errorf("in %d of %d healthy jobs somebody is accused", wrong, seeds)
 			}
 		})
+	}
+}
+
+// A host takes 15 % of each step, and all ranks are noisy: what nothing proves is not healthy.
+func TestUndecided_SlowInNoise(t *testing.T) {
+	t.Parallel()
+	const seeds = 16
+	healthy, named := 0, 0
+	for seed := uint64(32000); seed < 32000+seeds; seed++ {
+		v, truth := weighed(t, "host-delay", seed, 64, func(c *simulate.Config) {
+			if n := &c.Noise; seed%2 == 0 {
+				n.WaveSD, n.WaveRho = 0.07, 0.7
+			} else {
+				n.GCShare, n.GCPause = 0.15, 0.6
+			}
+		})
+		switch {
+		case slices.Equal(accused(v), truth.SlowNodes):
+			named++
+		case len(accused(v)) > 0:
+			t.Errorf("seed %d: %v are named, %v are slow", seed, accused(v), truth.SlowNodes)
+		case v.Decided:
+			healthy++
+			t.Logf("seed %d: called healthy at a cost of %.3f", seed, truth.Impact)
+		}
+	}
+
+	t.Logf("%d named, %d called healthy", named, healthy)
+	if healthy > 1 {
+		t.Errorf("%d of %d slow jobs are called healthy", healthy, seeds)
 	}
 }

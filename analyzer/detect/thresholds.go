@@ -99,6 +99,9 @@ const (
 	awaitedShare = 0.6
 	// ownAlarm is the z that such a rank needs: part of its spread are waits.
 	ownAlarm = 7
+	// unprovenAlarm is the z of a node's ranks together from which such time is no noise, though nothing
+	// proves whose it is.
+	unprovenAlarm = 10
 	// leadEffect is the least effect for which a rank that its own groups wait for
 	// needs no more than the usual z: 5 % seldom looks smaller, and of a hundred healthy
 	// ranks some lead their group by 3 % for forty steps.
