@@ -117,7 +117,7 @@ func (p profiled) run(t *testing.T, laggard string) {
 	}
 }
 
-// unmarked copies traces without the marks of steps.
+// unmarked copies traces without the marks of steps: they are other annotations there.
 func unmarked(t *testing.T, traces string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ func unmarked(t *testing.T, traces string) string {
 	for _, path := range files {
 		text, err := os.ReadFile(path)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), bytes.ReplaceAll(text, []byte("ProfilerStep#"), []byte("unmarked ")), 0o600)
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)), bytes.ReplaceAll(text, []byte("ProfilerStep#"), []byte("unmarked#")), 0o600)
 		}
 
 		if err != nil {

@@ -164,7 +164,7 @@ func TestStepsOfOptimizer_RealTrace(t *testing.T) {
 	}
 
 	marked := open(t, path, Options{})
-	got := open(t, folderOf(t, map[string]string{"rank3.json": strings.ReplaceAll(string(text), stepMark, "unmarked ")}), Options{})
+	got := open(t, folderOf(t, map[string]string{"rank3.json": strings.ReplaceAll(string(text), stepMark, "unmarked#")}), Options{})
 	if len(got.Steps) != len(marked.Steps)-1 {
 		t.Fatalf("%d steps, %d are marked", len(got.Steps), len(marked.Steps))
 	}
