@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -325,13 +326,19 @@ func (s *Server) client(query string) *exec.Cmd {
 	return cmd
 }
 
-// freePort asks the kernel for a port that nobody listens on.
+// freePort returns a port that nobody listens on, drawn from below those that the kernel gives out: a
+// connection of another test could have one of them by the time the server starts.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const low, high, tries = 12000, 32000, 100
+	for range tries {
+		port := low + rand.IntN(high-low)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+
+	t.Fatalf("no free port between %d and %d", low, high)
+	return 0
 }
