@@ -366,19 +366,19 @@ def end(span, blocked=None, exposed=None):
         _broken(cause)
         span.end(exposed)
         return
-    _land()
+    _land(line)
 
 
-def _land():
+def _land(line):
     try:
-        _timeline.land()
+        line.land()
     except Exception as cause:  # pylint: disable=broad-except
         _broken(cause)
 
 
 def _at_exit():
     if _timeline is not None:
-        _land()
+        _land(_timeline)
     if _timeline is not None:
         _timeline.abandon("not complete at exit")
 
