@@ -5,7 +5,8 @@
 // its peers. A winsorised CUSUM raises a suspicion within some steps; a window of 32, tested
 // against peers and against the unit's own past, confirms it; lanes of 64 to 256 steps find
 // what noise hides in a window. Noise, correlation, where the middle of healthy units lies and
-// how far apart they are is measured meanwhile. Single slow steps are counted beside it, for faults that come and go.
+// how far apart they are are measured meanwhile. Single slow steps are counted beside it, for
+// faults that come and go.
 //
 // Invariant: what it keeps is bounded per unit, and everything it knows is in its fields,
 // so a saved Test goes on as if it had never stopped. Caveat: it knows no causes. Whether
