@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -75,20 +74,17 @@ func (e *Engine) unexplained(missing missing, found bool) string {
 // are not recorded: it may only wait for one of them where nothing tells. Or that all are recorded, and
 // nothing proves that it is late itself, though no noise makes so much on so many of a node's ranks.
 func (e *Engine) unproven() string {
-	slow := slices.DeleteFunc(e.candidates(), func(c candidate) bool { return !c.onlyOwn() || c.suspect })
-	on := map[int32]float64{} // ranks of a node
-	for i := range slow {
-		on[e.layout.Node[slow[i].row]]++
-	}
+	for _, c := range e.candidates() {
+		if !c.onlyOwn() {
+			continue
+		}
 
-	for i := range slow {
-		c := &slow[i]
 		who := fmt.Sprintf("since step %d rank %d takes %.1f %% longer than its peers", c.since, e.layout.Ranks[c.row], 100*math.Expm1(c.effect))
 		if q := e.layout.Replica[c.row]; q >= 0 && !e.recorded(q) {
 			return who + ", waits aside, and ranks of its pipeline are not recorded: it is slow, or waits for one of them where nothing tells"
 		}
 
-		if !e.tracks[own].Habitual(c.row) && c.z*math.Sqrt(on[e.layout.Node[c.row]]) >= unprovenAlarm && c.excess >= e.cfg.MinImpact*e.stepMedian {
+		if !e.tracks[own].Habitual(c.row) && c.z*math.Sqrt(e.together(c.row)) >= unprovenAlarm && c.excess >= e.cfg.MinImpact*e.stepMedian {
 			return who + ", and than it did, outside of what is recorded, and nothing proves that others wait for it: it is slow, or waits itself where nothing tells"
 		}
 	}

@@ -172,7 +172,7 @@ func (e *Engine) bursts() map[string][]event {
 		}
 
 		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
-		if !dense || robust.MoreThan(len(list), elsewhere[name]) > transientsChance/float64(len(e.layout.Nodes)) {
+		if !dense || robust.AtLeast(len(list), elsewhere[name]) > transientsChance/float64(len(e.layout.Nodes)) {
 			delete(byNode, name)
 		}
 	}
@@ -180,7 +180,8 @@ func (e *Engine) bursts() map[string][]event {
 	return byNode
 }
 
-// usualTransients is for each node how many another one has, by all but the most of them.
+// usualTransients is, for each node, how many transients another node has on average, without the one
+// that has most: that may be slow as well.
 func (e *Engine) usualTransients(byNode map[string][]event) map[string]float64 {
 	usual := map[string]float64{}
 	for name := range byNode {

@@ -1,8 +1,8 @@
 package simulate
 
 // compound puts together what the other families have one at a time: two kinds of schedule and of
-// hardware, work that changes, routing, congestion, clocks, losses, a restart, groups that nobody told, long tails; with
-// no culprit, one or two.
+// hardware, work that changes, routing, congestion, clocks, losses, a restart, groups that nobody told, long
+// tails; with no culprit, one or two.
 func (d *draw) compound() {
 	d.shape(func(l *layout) bool { return l.shape.DP >= 4 && len(l.hosts) >= 6 }, anyShape)
 	d.ordinary()

@@ -15,9 +15,9 @@ import (
 // object with categories and distributedInfo; a torch that was built without it writes the bare
 // list of events, without either.
 //
-// Step is the host's ProfilerStep#N, and of a profiler without a schedule what the optimizer's steps end. Communication are the device's kernels of NCCL, RCCL and
-// HCCL, with the host's launch, and where there are none the ranges of gloo and its like on the
-// host. Its exposed part is what no kernel (on the host: no operator) of the process covers.
+// Step is the host's ProfilerStep#N, and of a profiler without a schedule what the optimizer's steps
+// end. Communication are the device's kernels of NCCL, RCCL and HCCL, with the host's launch, and
+// where there are none the ranges of gloo and its like on the host. Its exposed part is what no kernel (on the host: no operator) of the process covers.
 // FP is the annotation of a wrapped module's forward, on the same side as Communication.
 var kineto = format{
 	Name:    "kineto",

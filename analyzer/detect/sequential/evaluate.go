@@ -44,7 +44,7 @@ func (t *Test) try(r, k int) outcome {
 	m, sigma := float64(m32), float64(t.Noise(r))
 	if t.SelfOnly { // units differ: what others vary by says little of one
 		t.hl = append(t.hl[:0], v...)
-		sigma = max(sigma, float64(far(t.hl)))
+		sigma = max(sigma, float64(percentileSpread(t.hl)))
 	}
 
 	rho := t.rho()

@@ -153,12 +153,12 @@ func excess(v []float32, se float64) float64 {
 // But a slow host may be a quarter of all, so it is no more than wideMost MADs.
 // It overwrites v.
 func wide(v []float32) float32 {
-	high := far(v)
+	high := percentileSpread(v)
 	return min(high, wideMost*1.4826*robust.Median(v))
 }
 
-// far is the spread of v about its median by its 80th percentile. It leaves the distances in v.
-func far(v []float32) float32 {
+// percentileSpread is the spread of v about its median by its 80th percentile. It leaves the distances in v.
+func percentileSpread(v []float32) float32 {
 	m := robust.Median(v)
 	for i, x := range v {
 		if v[i] = x - m; v[i] < 0 {
