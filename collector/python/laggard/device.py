@@ -112,23 +112,23 @@ class CUDA(object):
 
 
 class _Stream(object):
-    """A stream's events: those that are free, how many there are, and its ranges in
+    """A stream's events: all that were made, those that are free, and its ranges in
     flight in the order in which they complete."""
 
-    __slots__ = ("free", "made", "flying")
+    __slots__ = ("made", "free", "flying")
 
     def __init__(self):
+        self.made = []
         self.free = []
-        self.made = 0
         self.flying = collections.deque()
 
     def take(self, device):
         """Returns an event, or None where all are in flight."""
         if not self.free:
-            if self.made >= POOL:
+            if len(self.made) >= POOL:
                 return None
-            self.free = [_Event(device.event(), self) for _ in range(min(_GROWTH, POOL - self.made))]
-            self.made += len(self.free)
+            self.free = [_Event(device.event(), self) for _ in range(min(_GROWTH, POOL - len(self.made)))]
+            self.made += self.free
         return self.free.pop()
 
 
