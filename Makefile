@@ -15,7 +15,8 @@ ONE_GOROUTINE := analyzer/frame analyzer/replay analyzer/report analyzer/simulat
 FEW_MEET := analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
 MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
 
-# Whole processes: no package for the race detector, which would see only the test.
+# Whole processes: no package for the race detector, which would see only the test. One package at a time: the others'
+# would slow ranks that are judged.
 PROCESSES := benchmarks/e2e deploy/examples deploy/examples/dataparallel
 
 # The linters, pinned: a new version's findings come when somebody asks for them. Go keeps the built tools in its cache.
@@ -27,7 +28,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test kubernetes trainers trainers-all cuda cluster profiles profiles-all profiles-bench parts race short lint house bench fleet-bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
+.PHONY: help build run test packages kubernetes trainers trainers-all cuda cluster profiles profiles-all profiles-bench parts race short lint house bench fleet-bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,11 +43,14 @@ parts: ## install the real components that the tests talk to
 	@.ci/parts
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
+	@nice -n 19 $(MAKE) --no-print-directory packages & packages=$$!; trap 'kill $$packages' INT TERM; \
+	$(GO) test -count=1 -p 1 -parallel 8 -timeout 40m $(PROCESSES:%=./%); processes=$$?; wait $$packages && exit $$processes
+
+packages: # the tests that work in one process: they take the time that those of whole processes, of which some judge slow ranks, wait
 	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
 	$(GO) test -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
 	$(GO) test -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
 	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
-	$(GO) test -count=1 -p 1 -parallel 4 -timeout 40m $(PROCESSES:%=./%) # one package at a time: other tests would slow ranks that are judged
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes

@@ -100,7 +100,7 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 		steps /= 4
 	}
 
-	want := 4 * float64(healthyRanks*steps) * healthyStep / 3600 * float64(shortCases()) // of 64 ranks: eight nodes
+	want := 2 * float64(healthyRanks*steps) * healthyStep / 3600 * float64(shortCases()) // of 64 ranks: eight nodes
 	hs, err := runHealthy(context.Background(), want, steps, seed(t), 1, tr, nil)
 	if err != nil {
 		t.Fatal(err)
