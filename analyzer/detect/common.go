@@ -91,7 +91,7 @@ func (e *Engine) standing(c *candidate) bool {
 
 	total := e.nodes()
 	if c.onlyOwn() && e.layout.Stages > 1 { // a victim's waits are in own time: only half of the nodes, all their time, are a kind
-		return total >= smallJob && 2*len(e.alike(e.tracks[own], c.row).always) >= total
+		return total >= smallJob && (2*len(e.alike(e.tracks[own], c.row).always) >= total || !e.rose(c) && e.forwardOfKind(c))
 	}
 
 	k, always, together, ranks, mixed, more := total, total, total, e.n, total >= smallJob, 0.0
@@ -130,6 +130,13 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	return mixed || float64(k) > most
+}
+
+// forwardOfKind reports whether the forward passes of a rank, in which no other stage is waited for, always took
+// longer by at least half as much as its own time does, and those of other nodes as much less.
+func (e *Engine) forwardOfKind(c *candidate) bool {
+	t := e.tracks[compute]
+	return t.Standing(c.row) >= e.tracks[own].Standing(c.row)/2 && t.Habitual(c.row) && len(e.alike(t, c.row).fast) > 0
 }
 
 // onlyOfNode reports whether the other ranks of the rank's own node are well, as far as they can be told

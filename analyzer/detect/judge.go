@@ -78,11 +78,11 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 }
 
 // sighted marks whose spikes in forward time count in this step: not those of a
-// rank some of whose inner groups' members are missing.
+// rank some of whose inner groups' members are missing, or whose work slow ranks alone tell.
 func (e *Engine) sighted(c *frame.Column) []bool {
 	leads := e.leads[compute]
 	for r, x := range e.v[compute] {
-		leads[r] = x > sequential.SpikeEffect && !e.inner.Blind(c, r)
+		leads[r] = x > sequential.SpikeEffect && !e.inner.Blind(c, r) && !e.sharing[compute].Untold(r)
 	}
 
 	return leads

@@ -244,7 +244,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 		}
 
 		lead := robust.Median(leads)
-		if se := robust.MedianLoss * robust.MAD(slices.Clone(leads)) / robust.Sqrt(float32(len(leads))); lead > sequential.SuspectZ*se || lead < 0 {
+		if se := robust.MedianLoss * robust.MAD(slices.Clone(leads)) / robust.Sqrt(float32(len(leads))); float64(lead) > e.cfg.Alarm*float64(se) || lead < 0 {
 			sum += float64(lead)
 		}
 	}

@@ -36,7 +36,7 @@ type Sharing struct {
 	stages  *Sharing  // of those that hold the same expert: what is taken out before
 	experts *Sharing  // of stages: what is taken out after them
 	popular []float32 // per work of experts: how much longer than usual its holders lately take
-	untold  []bool    // per rank: its work is not known, for its other parts are slow in this step
+	untold  []bool    // per rank: its work is hardly known, for its other parts are slow in this step
 
 	sxy, sww, sxx []float64 // per role, exponential sums
 	terms         []float64 // how many terms are in them
@@ -63,6 +63,9 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 		ref: oneRole(len(parts)),
 	}
 }
+
+// Untold reports whether the other parts of r's work were slow in this step, so that they told little of it.
+func (s *Sharing) Untold(r int) bool { return len(s.untold) > 0 && s.untold[r] }
 
 // Mates is the rows of the other parts of r's work, none while its role shares nothing.
 func (s *Sharing) Mates(r int) []int32 {
@@ -203,12 +206,14 @@ func (s *Sharing) deviate(logs []float32, level []float64, now, worked []float32
 
 // excuse takes out of the work of degraded ranks what they lately were slow by; a suspect
 // may only have more work. Where two stages are slow, each by what the other is thought
-// to work, neither tells the work; two that hold the same expert are slow by its load.
+// to work, neither tells the work; two that hold the same expert are slow by its load. Where
+// there is one other stage, and it is slow, it hardly tells the work of this one.
 func (s *Sharing) excuse(t known) {
+	isSlow := func(r int32) bool { return t.Degraded(int(r)) }
 	for _, parts := range s.parts {
 		slow := 0
 		for _, rows := range parts {
-			if slices.ContainsFunc(rows, func(r int32) bool { return t.Degraded(int(r)) }) {
+			if slices.ContainsFunc(rows, isSlow) {
 				slow++
 			}
 		}
@@ -218,9 +223,11 @@ func (s *Sharing) excuse(t known) {
 		}
 
 		for i, rows := range parts {
+			alone := slow == 1 && len(parts) == 2 && !slices.ContainsFunc(rows, isSlow)
 			for _, r := range rows {
 				switch {
-				case !t.Degraded(int(r)):
+				case !isSlow(r):
+					s.untold[r] = alone
 				case slow == 1:
 					s.excuseOne(r, t.Lately(int(r)), parts, i)
 				case s.within == nil:
