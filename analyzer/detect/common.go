@@ -91,7 +91,7 @@ func (e *Engine) standing(c *candidate) bool {
 
 	total := e.nodes()
 	if c.onlyOwn() && e.layout.Stages > 1 { // a victim's waits are in own time: only half of the nodes, all their time, are a kind
-		return total >= smallJob && (2*len(e.alike(e.tracks[own], c.row).always) >= total || !e.rose(c) && e.forwardOfKind(c))
+		return total >= smallJob && (e.halfOfKind(c) || !e.rose(c) && e.forwardOfKind(c))
 	}
 
 	k, always, together, ranks, mixed, more := total, total, total, e.n, total >= smallJob, 0.0
@@ -130,6 +130,35 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	return mixed || float64(k) > most
+}
+
+// halfOfKind reports whether half of the job's nodes, or of those of a rank's role, always had as much own time.
+func (e *Engine) halfOfKind(c *candidate) bool {
+	t, g := e.tracks[own], e.layout.Role[c.row]
+	job, role := map[int32]bool{}, map[int32]bool{} // node → it had
+	for p, n := range e.layout.Node {
+		if n < 0 || !e.layout.Present[p] {
+			continue
+		}
+
+		had := t.Habitual(p) && t.Standing(p) >= max(t.Standing(c.row)/2, t.Doubt(p))
+		job[n] = job[n] || had
+		if e.layout.Role[p] == g {
+			role[n] = role[n] || had
+		}
+	}
+
+	half := func(nodes map[int32]bool) bool {
+		k := 0
+		for _, had := range nodes {
+			if had {
+				k++
+			}
+		}
+
+		return len(nodes) >= commonNodes && 2*k >= len(nodes)
+	}
+	return half(job) || half(role)
 }
 
 // forwardOfKind reports whether the forward passes of a rank, in which no other stage is waited for, always took
@@ -201,10 +230,33 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 	return out
 }
 
-// onePeer reports whether the rank is compared with a single other one.
+// onePeer reports whether the rank is compared with a single other one, or all of its role on its node with those of
+// a single other node, by no more than hosts of one model differ.
 func (e *Engine) onePeer(c *candidate) bool {
 	g := e.layout.Role[c.row]
-	return g >= 0 && c.main != saving && len(e.layout.Roles[g].Rows) == 2
+	if g < 0 || c.main >= signals {
+		return false
+	}
+
+	rows, t, other := e.layout.Roles[g].Rows, e.tracks[c.main], int32(-1)
+	if len(rows) == 2 {
+		return true
+	}
+
+	for _, p := range rows {
+		switch n := e.layout.Node[p]; {
+		case n == e.layout.Node[c.row]:
+			if t.Standing(int(p)) < t.Standing(c.row)/2 {
+				return false // a well one beside it tells
+			}
+		case other >= 0 && n != other:
+			return false
+		default:
+			other = n
+		}
+	}
+
+	return other >= 0 && c.main != loading && t.Standing(c.row) < modelSpread
 }
 
 // rose reports whether the rank became slow against its own past, in any signal.

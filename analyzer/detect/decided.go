@@ -40,7 +40,7 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	}
 
 	if n := len(common.pairs); n > 0 && !found {
-		e.low(v, fmt.Sprintf("rank %d has one peer, is slower than it, and always was: nobody can tell which of the two is not as it should be", common.pairs[0]))
+		e.low(v, fmt.Sprintf("rank %d has one peer, or peers on one other node, is slower, and always was: nobody can tell which of the two is not as it should be", common.pairs[0]))
 	} else if !found && common.undecidable() {
 		e.low(v, fmt.Sprintf("%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes))
 	}

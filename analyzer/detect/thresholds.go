@@ -23,6 +23,9 @@ const (
 	// smallJob nodes two may be bad as well as half of them be another model.
 	commonShare = 0.2
 	smallJob    = 8
+	// modelSpread is how much longer one of two hosts of a model may always take: devices of one
+	// model and cluster differ by 8 % on average (Sinha et al., "Not All GPUs Are Created Equal", SC 2022).
+	modelSpread = 0.08
 	// commonNodes that become suspect within commonSteps have a common cause
 	// (a switch, a storage), unless the record begins with it.
 	commonNodes = 4

@@ -128,6 +128,11 @@ func TestSeeds_OnceWrong(t *testing.T) {
 		{"-scenario", "backward-1.2", "1034751073842"},
 		{"-scenario", "host-delay", "1034751073878"},
 		{"-scenario", "absent-10", "1034751073782"},
+		{"-scenario", "absent-10", "790"},
+		{"-scenario", "evaluation", "783"},
+		{"-scenario", "interleaved", "777000835"},
+		{"-scenario", "mixed-hardware", "829"},
+		{"-scenario", "slow-from-start", "803"},
 		{"-scenario", "two-culprits", "1034751073758"},
 	} {
 		t.Run(c.name+" "+c.seed, func(t *testing.T) {
