@@ -256,7 +256,7 @@ func (e *Engine) onePeer(c *candidate) bool {
 		}
 	}
 
-	return other >= 0 && c.main != loading && t.Standing(c.row) < modelSpread
+	return other >= 0 && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread
 }
 
 // rose reports whether the rank became slow against its own past, in any signal.

@@ -101,7 +101,7 @@ type Engine struct {
 	work  []float32          // measured compute of the step at hand
 	buf   []float32
 	over  [signals][]sequential.Episode // ended in the step at hand
-	leads [2][]bool                     // of compute and own: whose slow step counts in the step at hand
+	leads [2][]bool                     // of compute and own: of whom the step at hand can tell
 }
 
 // past is a confirmed episode that ended.

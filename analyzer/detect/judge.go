@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
@@ -77,18 +78,18 @@ func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 	e.recent.Place[s][(e.recent.Count-1)%threshold.Window] = int32(tr.Steps())
 }
 
-// sighted marks whose spikes in forward time count in this step: not those of a
-// rank some of whose inner groups' members are missing, or whose work slow ranks alone tell.
+// sighted marks whose forward time counts in this step where it is slow: not that of a rank some of
+// whose inner groups' members are missing, or whose work slow ranks alone tell.
 func (e *Engine) sighted(c *frame.Column) []bool {
 	leads := e.leads[compute]
 	for r, x := range e.v[compute] {
-		leads[r] = x > sequential.SpikeEffect && !e.inner.Blind(c, r) && !e.sharing[compute].Untold(r)
+		leads[r] = !e.inner.Cut[r] && (!(x > sequential.SpikeEffect) || !e.inner.Blind(c, r) && !e.sharing[compute].Untold(r))
 	}
 
 	return leads
 }
 
-// leaders marks whose spikes in self time count in this step: the rank's node has
+// leaders marks whose self time counts in this step where it is slow: the rank's node has
 // the largest self time of its role, nobody elsewhere in its pipeline exceeds its
 // peers by more, and the step took longer for it. A rank that waits for somebody
 // is never all of that.
@@ -105,23 +106,14 @@ func (e *Engine) leaders(v []float32, step float64) []bool {
 		}
 
 		for _, r := range rows {
-			leads[r] = at >= 0 && res[r] > sequential.SpikeEffect && e.layout.Node[r] == e.layout.Node[at]
-			if !leads[r] {
+			if leads[r] = !(res[r] > sequential.SpikeEffect); leads[r] || at < 0 || e.layout.Node[r] != e.layout.Node[at] {
 				continue
 			}
 
 			mine := excess(r)
-			if step-e.stepMedian < awaitedShare*float64(mine) {
-				leads[r] = false
-				continue
-			}
-
-			for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
-				if e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine {
-					leads[r] = false
-					break
-				}
-			}
+			leads[r] = step-e.stepMedian >= awaitedShare*float64(mine) && !slices.ContainsFunc(e.layout.Replicas[e.layout.Replica[r]], func(p int32) bool {
+				return e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine
+			})
 		}
 	}
 
