@@ -1,6 +1,7 @@
 package sequential
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -72,5 +73,29 @@ func TestIntermittent_OnePassingTime(t *testing.T) {
 				t.Errorf("intermittent=%v after %v slow steps in %v episodes, want %v", got, tr.slowly.Slow[3], tr.slowly.Episodes[3], c.want)
 			}
 		})
+	}
+}
+
+// TestIntermittent_UnitsThatCannotTell: of all units but two nobody can tell in any step whether they are slow
+// themselves. They are no healthy peers of one that has a slow step now and then, as the other one has.
+func TestIntermittent_UnitsThatCannotTell(t *testing.T) {
+	for name, c := range map[string]struct{ told, want bool }{"two can": {}, "all can": {told: true, want: true}} {
+		tt, e := peers(16)
+		leads := make([]bool, len(e))
+		rng := rand.New(rand.NewPCG(5, 1))
+		for step := range 400 {
+			for r := range e {
+				leads[r] = c.told || r < 2
+				if e[r] = float32(0.005 * rng.NormFloat64()); r < 2 && (step+7*r)%25 == 24 {
+					e[r] += 0.3
+				}
+			}
+
+			tt.Observe(e, leads, int64(step), func(Episode) {})
+		}
+
+		if got := tt.Intermittent(0); got != c.want {
+			t.Errorf("%s: intermittent=%v, want %v", name, got, c.want)
+		}
 	}
 }
