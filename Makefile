@@ -43,7 +43,7 @@ parts: ## install the real components that the tests talk to
 	@.ci/parts
 
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
-	@nice -n 19 $(MAKE) --no-print-directory packages & packages=$$!; trap 'kill $$packages' INT TERM; \
+	@nice -n 10 $(MAKE) --no-print-directory packages & packages=$$!; trap 'kill $$packages' INT TERM; \
 	$(GO) test -count=1 -p 1 -parallel 8 -timeout 40m $(PROCESSES:%=./%); processes=$$?; wait $$packages && exit $$processes
 
 packages: # the tests that work in one process: they take the time that those of whole processes, of which some judge slow ranks, wait
