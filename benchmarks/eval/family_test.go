@@ -131,7 +131,6 @@ func TestSeeds_OnceWrong(t *testing.T) {
 		{"-scenario", "absent-10", "790"},
 		{"-scenario", "evaluation", "783"},
 		{"-scenario", "interleaved", "777000835"},
-		{"-scenario", "mixed-hardware", "829"},
 		{"-scenario", "slow-from-start", "803"},
 		{"-scenario", "two-culprits", "1034751073758"},
 	} {

@@ -243,7 +243,8 @@ func (t *Test) Lately(r int) float32 {
 
 // Observe takes the residuals of one step, NaN where a unit has none, tests the units
 // whose turn it is, and tells end each episode that ended with it. leads are the units
-// of which it can be told whether they are slow in this step; nil = all. e is not kept.
+// of which it can be told whether they are slow in this step; nil = all. One that is not among them
+// in a step in which it is not slow tells nothing at all. e is not kept.
 func (t *Test) Observe(e []float32, leads []bool, label int64, end func(Episode)) {
 	t.confirmed = t.confirmed[:0]
 	t.follow(e, leads, label, end)

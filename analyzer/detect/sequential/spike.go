@@ -98,14 +98,15 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 
 // spike counts a step of unit r that nobody convicted: x is its residual, d how far that
 // is above its past. A slow step stands out of the last ones as well: who is above a past
-// that it has not learned from is not slow again and again. Where it can't tell whether it is
-// slow itself the step is none that was looked at: such units are nobody's healthy peers.
+// that it has not learned from is not slow again and again. Where others explain a slow step it is
+// none of its own. Who can't tell in calm steps either is nobody's healthy peer.
 func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
-	if leads != nil && !leads[r] {
+	calm := !(x > SpikeEffect)
+	if leads != nil && !leads[r] && calm {
 		return
 	}
 
-	slow := t.warm[r] == 0 && d > SpikeEffect
+	slow := t.warm[r] == 0 && d > SpikeEffect && (leads == nil || leads[r] && !calm)
 	if slow { // most steps are not
 		least := max(SpikeEffect, spikeSigmas*t.usualNoise(r))
 		slow = d > least && x-robust.Median(t.Values(r, threshold.Window)) > least
