@@ -99,14 +99,15 @@ func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
 // spike counts a step of unit r that nobody convicted: x is its residual, d how far that
 // is above its past. A slow step stands out of the last ones as well: who is above a past
 // that it has not learned from is not slow again and again. Where others explain a slow step it is
-// none of its own. Who can't tell in calm steps either is nobody's healthy peer.
+// none of its own. A unit of which nothing can be told in ordinary steps either (mates that it may wait
+// for are not recorded) is not looked at, so that it is nobody's healthy peer.
 func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
-	calm := !(x > SpikeEffect)
-	if leads != nil && !leads[r] && calm {
+	high := x > SpikeEffect
+	if leads != nil && !leads[r] && !high {
 		return
 	}
 
-	slow := t.warm[r] == 0 && d > SpikeEffect && (leads == nil || leads[r] && !calm)
+	slow := t.warm[r] == 0 && d > SpikeEffect && (leads == nil || leads[r] && high)
 	if slow { // most steps are not
 		least := max(SpikeEffect, spikeSigmas*t.usualNoise(r))
 		slow = d > least && x-robust.Median(t.Values(r, threshold.Window)) > least
