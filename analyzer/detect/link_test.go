@@ -68,15 +68,17 @@ func TestLinks_GroupsThatOnlyWindowsShow(t *testing.T) {
 		nodes func(int) string
 		want  []string // groups
 		node  string
+		open  bool // undecided
 	}{
-		"none":            {slow: func(int, int) float64 { return 1 }, nodes: spread},
-		"since step 64":   {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64] }, nodes: spread, want: []string{"g2"}},
-		"from the start":  {slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 1] }, nodes: spread, want: []string{"g1"}},
-		"a short trace":   {steps: 30, slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0] }, nodes: spread, want: []string{"g0"}},
-		"its end is well": {steps: 35, slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0 && s < 32] }, nodes: spread, want: []string{"g0"}},
-		"short, no link":  {steps: 30, slow: func(int, int) float64 { return 1 }, nodes: spread},
-		"all of them":     {slow: func(_, s int) float64 { return map[bool]float64{true: 6, false: 1}[s >= 64] }, nodes: spread},
-		"passing":         {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64 && s < 96] }, nodes: spread},
+		"none":                  {slow: func(int, int) float64 { return 1 }, nodes: spread},
+		"since step 64":         {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64] }, nodes: spread, want: []string{"g2"}},
+		"from the start":        {slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 1] }, nodes: spread, want: []string{"g1"}},
+		"a short trace":         {steps: 30, slow: func(g, _ int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0] }, nodes: spread, want: []string{"g0"}},
+		"its end is well":       {steps: 35, slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 0 && s < 32] }, nodes: spread, want: []string{"g0"}},
+		"short, no link":        {steps: 30, slow: func(int, int) float64 { return 1 }, nodes: spread},
+		"all of them":           {slow: func(_, s int) float64 { return map[bool]float64{true: 6, false: 1}[s >= 64] }, nodes: spread},
+		"passing":               {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 64 && s < 96] }, nodes: spread},
+		"no longer than a gust": {slow: func(g, s int) float64 { return map[bool]float64{true: 6, false: 1}[g == 2 && s >= 112] }, nodes: spread, open: true},
 		"congested now and then": {slow: func(g, s int) float64 { // the mean of a window differs by a third
 			if g == 2 && s >= 128 {
 				return 2.2
@@ -93,8 +95,8 @@ func TestLinks_GroupsThatOnlyWindowsShow(t *testing.T) {
 			got = append(got, l.Group)
 		}
 
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: links %+v, want %v", name, v.Links, c.want)
+		if !slices.Equal(got, c.want) || v.Decided == c.open {
+			t.Errorf("%s: links %+v, want %v; decided %v", name, v.Links, c.want, v.Decided)
 		}
 
 		if c.node == "" && len(v.Nodes) > 0 || c.node != "" && (len(v.Nodes) != 1 || v.Nodes[0].Node != c.node || v.Nodes[0].Cause != verdict.Communication) {

@@ -13,8 +13,13 @@ import (
 type gustiness struct{ Steps, Squares, Height float64 }
 
 // add counts a gust of k steps, once it is over: one that lasts may be a slow link, or what others
-// see of it. sum is what they were above the usual by, in logarithms.
+// see of it. sum is what they were above the usual by, in logarithms. A step or two are jitter, of
+// which there is so much that the mean would tell of nothing else.
 func (g *gustiness) add(k uint16, sum float32) {
+	if k < leastGust {
+		return
+	}
+
 	n := float64(k)
 	g.Steps += n
 	g.Squares += n * n

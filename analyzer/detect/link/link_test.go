@@ -131,3 +131,35 @@ func TestLinks_CongestedMostOfTheTime(t *testing.T) {
 		t.Errorf("%d of 20 such wires were called slow", accused)
 	}
 }
+
+// TestLinks_GustsBesideJitter: transfers differ by a few single steps and by gusts of sixteen steps on average, whose
+// lengths have no memory. A gust five times as long, the last one, is one of them: the single steps tell nothing of it.
+func TestLinks_GustsBesideJitter(t *testing.T) {
+	const groups, last = 8, 480
+	for seed := range uint64(20) {
+		w, l := pairs(groups)
+		rng := rand.New(rand.NewPCG(17, seed))
+		left := make([]int, groups)
+		for step := range last {
+			v := make([]float32, 2*groups)
+			for g := range groups {
+				if left[g]--; left[g] < 0 && rng.Float64() < 0.002 && step < last-80 && g > 0 {
+					left[g] = 1 + int(15*rng.ExpFloat64())
+				}
+
+				x := 0.5 * float32(math.Exp(0.05*rng.NormFloat64()))
+				if left[g] > 0 || g == 0 && step >= last-80 || rng.Float64() < 0.08 {
+					x *= 2.5
+				}
+
+				v[2*g], v[2*g+1] = x, x
+			}
+
+			observe(w, l, step, v)
+			if w.slow[0] {
+				t.Errorf("seed %d, step %d: %s is accused for a gust of %d steps", seed, step, l.Groups[0].Name, step-last+80)
+				break
+			}
+		}
+	}
+}

@@ -18,8 +18,9 @@ const (
 	gustSigmas = 3
 	// gustOdds is the logarithm of a million: one gust in so many is taken for a slow link, and a job
 	// has thousands. fewGusts steps of them tell the mean; mostPasses (160 steps) are
-	// enough whatever they were.
+	// enough whatever they were. A gust has leastGust steps or more.
 	gustOdds   = 13.8
+	leastGust  = 3
 	fewGusts   = 8
 	mostPasses = 20
 	// gustHeights of the highest gust's rise, in logarithms, were none of them.

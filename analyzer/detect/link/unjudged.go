@@ -25,18 +25,28 @@ func (w *Watch) Unjudged() string {
 
 		// In half of them a gust in a thousand is as long.
 		if !w.slow[g] && 2*w.passes[g] >= w.need(g) && w.passes[g] >= threshold.Confirmations {
-			return fmt.Sprintf("since step %d transfers in %s take %.1f times as long as before: congestion that passes, or a slow link; more steps will tell",
-				w.since[g], Called(w.groups[g].Name), math.Exp(float64(w.rise[g])))
+			return soFar(w.groups[g].Name, w.since[g], float64(w.rise[g]))
 		}
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(w.wires.Of)) {
-		if x := w.wires.Of[key]; x.Doubt >= wireSteps && !x.Slow {
+		x := w.wires.Of[key]
+		if 2*x.slowSteps() >= wireRisen && !x.Slow && !w.wires.common(x) {
+			return soFar(x.Name, x.Since, x.Rise)
+		}
+
+		if x.Doubt >= wireSteps && !x.Slow {
 			return fmt.Sprintf("transfers in %s take longer than in groups of equal volume, in %d steps: too few to tell a slow link from what such groups differ by", Called(x.Name), x.Doubt)
 		}
 	}
 
 	return ""
+}
+
+// soFar says that a group has been slow since a step, by a logarithm, but not for long enough.
+func soFar(name string, since int64, rise float64) string {
+	return fmt.Sprintf("since step %d transfers in %s take %.1f times as long as before: congestion that passes, or a slow link; more steps will tell",
+		since, Called(name), math.Exp(rise))
 }
 
 // Called is how a sentence calls a group of that name, which may be "".

@@ -57,8 +57,10 @@ const (
 	// wireBase windows make a wire's own past, wireWindows in a row must be slow.
 	wireBase    = 3
 	wireWindows = 2
-	// wireSteps must lie in them, and in those that end what was slow.
+	// wireSteps must lie in them, and in those that end what was slow; wireRisen where its own past
+	// tells, for a gust of congestion may last two windows.
 	wireSteps = 8
+	wireRisen = 56
 	// wireSigmas of its windows' noise a wire is above its own past: congestion is in the mean of a
 	// window, and may be in several.
 	wireSigmas = 3
@@ -194,12 +196,12 @@ func (d *due) end() {
 	}
 
 	x.Rise, x.Cost = cur-d.ref, math.Exp(cur)-math.Exp(d.ref)
-	steps := 0
-	for _, n := range x.Steps[max(0, len(x.Steps)-x.Passes):] {
-		steps += n
+	least := wireSteps
+	if x.BaseN >= wireBase {
+		least = wireRisen
 	}
 
-	x.Slow = x.Slow || x.Passes >= wireWindows && steps >= wireSteps
+	x.Slow = x.Slow || x.Passes >= wireWindows && x.slowSteps() >= least
 }
 
 // well ends what was slow, once as many steps say so as it takes to be slow, and lets the wire's own
@@ -222,6 +224,15 @@ func (x *wire) well(cur float64) {
 	}
 
 	x.Base += move
+}
+
+// slowSteps is how many steps lie in the last windows, all of which were slow.
+func (x *wire) slowSteps() (steps int) {
+	for _, n := range x.Steps[max(0, len(x.Steps)-x.Passes):] {
+		steps += n
+	}
+
+	return steps
 }
 
 func (x *wire) latest() float64 { return x.Recent[len(x.Recent)-1] }
