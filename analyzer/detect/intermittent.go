@@ -58,9 +58,20 @@ func (e *Engine) intermittentNodes(all nodes) {
 }
 
 // onlyForward reports whether the own time of rank r, which is healthy, lacks the slow steps of its
-// forward passes: where these hold exchanges between experts, whoever is late makes them long.
+// forward passes: where these hold exchanges between experts, or another node is slow, whoever is late makes them long.
 func (e *Engine) onlyForward(r int) bool {
-	return e.exchanges(r) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
+	return (e.exchanges(r) || e.seen[frame.Self] && e.tracks[own].Healthy(r) && e.slowElsewhere(r)) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
+}
+
+// slowElsewhere reports whether a rank on another node than r's is slow now.
+func (e *Engine) slowElsewhere(r int) bool {
+	for p, n := range e.layout.Node {
+		if n != e.layout.Node[r] && (e.tracks[compute].Active(p) || e.tracks[loading].Active(p)) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // onlyForwardPassed reports the same of an episode of its forward passes that is just over, whatever they
@@ -150,8 +161,8 @@ func (e *Engine) causeOf(s signal) string {
 	return verdict.Unattributed
 }
 
-// bursts returns the transients of each node that had enough of them within an hour, and more than
-// chance makes of how many others had.
+// bursts returns the transients of each node that had enough of them within an hour, one of its ranks in each of so
+// many, and more than chance makes of how many others had.
 func (e *Engine) bursts() map[string][]event {
 	byNode := map[string][]event{}
 	for _, ev := range e.passing() {
@@ -172,12 +183,36 @@ func (e *Engine) bursts() map[string][]event {
 		}
 
 		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
-		if !dense || robust.AtLeast(len(list), elsewhere[name]) > transientsChance/float64(len(e.layout.Nodes)) {
+		if !dense || e.mostOfARank(list) < transientsPerHour || robust.AtLeast(len(list), elsewhere[name]) > transientsChance/float64(len(e.layout.Nodes)) {
 			delete(byNode, name)
 		}
 	}
 
 	return byNode
+}
+
+// mostOfARank is in how many of a node's transients the rank took part that was in most of them.
+func (e *Engine) mostOfARank(list []event) (most int) {
+	in := map[int]int{}
+	for _, ev := range list {
+		for _, rank := range e.tookPart(ev) {
+			in[rank]++
+			most = max(most, in[rank])
+		}
+	}
+
+	return most
+}
+
+// tookPart is the ranks of the transient's node that were slow in some of its steps.
+func (e *Engine) tookPart(ev event) (ranks []int) {
+	for _, o := range e.events {
+		if o.Node == ev.Node && o.First <= ev.Last && ev.First <= o.Last && !slices.Contains(ranks, o.Rank) {
+			ranks = append(ranks, o.Rank)
+		}
+	}
+
+	return ranks
 }
 
 // usualTransients is, for each node, how many transients another node has on average, without the one
@@ -256,20 +291,7 @@ func better(a, b event, first bool) bool {
 // fillEvents lists transients, with the ranks that took part.
 func (e *Engine) fillEvents(v *verdict.Verdict) {
 	for _, ev := range e.passing() {
-		x := verdict.Event{Node: ev.Node, Kind: "transient", FirstStep: ev.First, LastStep: ev.Last, Cause: e.causeOf(ev.Signal), Ranks: []int{}}
-		for _, o := range e.events {
-			if o.Node == ev.Node && o.First <= ev.Last && ev.First <= o.Last {
-				seen := false
-				for _, r := range x.Ranks {
-					seen = seen || r == o.Rank
-				}
-
-				if !seen {
-					x.Ranks = append(x.Ranks, o.Rank)
-				}
-			}
-		}
-
+		x := verdict.Event{Node: ev.Node, Kind: "transient", FirstStep: ev.First, LastStep: ev.Last, Cause: e.causeOf(ev.Signal), Ranks: e.tookPart(ev)}
 		v.Events = append(v.Events, x)
 	}
 }

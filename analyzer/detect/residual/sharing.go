@@ -223,7 +223,7 @@ func (s *Sharing) excuse(t known) {
 		}
 
 		for i, rows := range parts {
-			alone := slow == 1 && len(parts) == 2 && !slices.ContainsFunc(rows, isSlow)
+			alone := slow == 1 && !slices.ContainsFunc(rows, isSlow)
 			for _, r := range rows {
 				switch {
 				case !isSlow(r):

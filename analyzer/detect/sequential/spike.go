@@ -117,7 +117,7 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
 }
 
 // Intermittent reports whether unit r has far more slow steps than its peers: more than
-// chance makes of their rates, size by size, and clearly more than nearly all on other
+// chance makes of their rates, size by size, and it loses clearly more by them than nearly all on other
 // nodes, for pauses are not spread evenly over ranks.
 func (t *Test) Intermittent(r int) bool {
 	s := t.slowly
@@ -133,10 +133,10 @@ func (t *Test) Intermittent(r int) bool {
 
 	t.buf = t.buf[:0]
 	for _, p := range peers {
-		t.buf = append(t.buf, s.Slow[p]/s.Looked[p])
+		t.buf = append(t.buf, s.Sum[p]/s.Looked[p])
 	}
 
-	return len(t.buf) == 0 || float64(s.Slow[r]) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
+	return len(t.buf) == 0 || float64(s.Sum[r]) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
 }
 
 // lasts reports whether the steps between bursts of unit r are slow as well.

@@ -164,8 +164,8 @@ const (
 	spikeMemory = 1000
 	// spikeOdds is the chance, over all units and steps, of so much evidence in health.
 	spikeOdds = 1e-3
-	// spikeHigh times the rate of the 90th percentile of the peers.
-	spikeHigh = 1.5
+	// spikeHigh times what the 90th percentile of the peers loses a step.
+	spikeHigh = 2.0
 )
 
 // slowSizes are the sizes of slow steps that are told apart: small ones are common,
