@@ -13,14 +13,14 @@ import (
 type common struct {
 	sudden   map[string]bool // nodes that became slow within commonSteps of each other
 	standing map[string]bool // nodes that are slow, more than can all be bad
-	pairs    []int           // ranks that are slower than their only peer, and always were
+	few      []int           // ranks that are slower than their few peers, and always were
 	nodes    int             // of the job
 }
 
 // undecidable reports whether what was dropped may be bad nodes all the same: the job is
 // too small to tell.
 func (c *common) undecidable() bool {
-	return len(c.pairs) > 0 || len(c.standing) > 0 && c.nodes < smallJob
+	return len(c.few) > 0 || len(c.standing) > 0 && c.nodes < smallJob
 }
 
 // withoutCommon drops the candidates that have a common cause.
@@ -33,10 +33,10 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 		switch {
 		case sudden[node]:
 			dropped.sudden[node] = true
-		case e.onePeer(c) && !e.rose(c):
-			dropped.pairs = append(dropped.pairs, e.layout.Ranks[c.row])
 		case e.standing(c):
 			dropped.standing[node] = true
+		case e.fewPeers(c) && !e.rose(c):
+			dropped.few = append(dropped.few, e.layout.Ranks[c.row])
 		default:
 			left = append(left, *c)
 		}
@@ -230,33 +230,28 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 	return out
 }
 
-// onePeer reports whether the rank is compared with a single other one, or all of its role on its node with those of
-// a single other node, by no more than hosts of one model differ.
-func (e *Engine) onePeer(c *candidate) bool {
+// fewPeers reports whether the rank is compared with a single other one, or all of its role on its node with those of
+// few other nodes, by no more than hosts of one model differ.
+func (e *Engine) fewPeers(c *candidate) bool {
 	g := e.layout.Role[c.row]
 	if g < 0 || c.main >= signals {
 		return false
 	}
 
-	rows, t, other := e.layout.Roles[g].Rows, e.tracks[c.main], int32(-1)
+	rows, t, others := e.layout.Roles[g].Rows, e.tracks[c.main], map[int32]bool{}
 	if len(rows) == 2 {
 		return true
 	}
 
 	for _, p := range rows {
-		switch n := e.layout.Node[p]; {
-		case n == e.layout.Node[c.row]:
-			if t.Standing(int(p)) < t.Standing(c.row)/2 {
-				return false // a well one beside it tells
-			}
-		case other >= 0 && n != other:
-			return false
-		default:
-			other = n
+		if n := e.layout.Node[p]; n != e.layout.Node[c.row] {
+			others[n] = true
+		} else if t.Standing(int(p)) < t.Standing(c.row)/2 {
+			return false // a well one beside it tells
 		}
 	}
 
-	return other >= 0 && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread
+	return len(others) > 0 && len(others) <= fewHosts && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread
 }
 
 // rose reports whether the rank became slow against its own past, in any signal.

@@ -39,8 +39,8 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage))
 	}
 
-	if n := len(common.pairs); n > 0 && !found {
-		e.low(v, fmt.Sprintf("rank %d has one peer, or peers on one other node, is slower, and always was: nobody can tell which of the two is not as it should be", common.pairs[0]))
+	if len(common.few) > 0 && !found {
+		e.low(v, fmt.Sprintf("rank %d has one peer, or peers on %d other nodes or less, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts))
 	} else if !found && common.undecidable() {
 		e.low(v, fmt.Sprintf("%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes))
 	}

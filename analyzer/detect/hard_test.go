@@ -317,6 +317,24 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"mixed-hardware", 27644635},
 		{"mixed-hardware", 6000000145}, // the newer of a stage half of each are half as fast as the one old is slow
 		{"culprits", 900151},           // members that take turns in coming last make no link slow
+		{"congestion", 3316624878},     // nor does the longest of a job's gusts
+		{"compound", 20261183},
+		{"interleaved", 2236068107},
+		{"congestion", 710000006}, // who waits for a mate on a congested wire has more own time
+		{"congestion", 314159293},
+		{"congestion", 6000000170},
+		{"compound", 555000237}, // so has who may wait for one that is slow since the same moment, where no groups are told
+		{"compound", 555000262},
+		{"compound", 424377},
+		{"elasticity", 730000033}, // who works with a slow rank is not slow again and again
+		{"compound", 740000033},
+		{"compound", 666000291},
+		{"compound", 271879},    // nor who pauses a little more often than most
+		{"compound", 740000100}, // nor who had a few of the passing times that all have
+		{"compound", 720000016},
+		{"compound", 7350255},
+		{"compound", 750000070},
+		{"bursts-5", 750000069}, // small slow steps of all ranks hide no large ones
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
 	}

@@ -39,10 +39,8 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	for i := range all {
-		if !leads && e.explains(&all[i], c) {
-			return false
-		}
+	if !leads && (e.stageRises(c) || slices.ContainsFunc(all, func(o candidate) bool { return e.explains(&o, c) })) {
+		return false
 	}
 
 	mine := e.recent.Median(frame.Exposed, r, k)
@@ -52,7 +50,34 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	}
 
 	// Waits for it vary from step to step: what showed them once in this episode is proof.
-	return e.accused(own, r) || leads || e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k)
+	return e.accused(own, r) || leads || !e.awaitsWires(c, k) && (e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k))
+}
+
+// awaitsWires reports whether transfers inside the forward passes of a pipeline mate on another node take as much
+// longer than those of its peers: who waits for it comes late as well.
+func (e *Engine) awaitsWires(c *candidate, k int) bool {
+	return slices.ContainsFunc(e.layout.Replicas[e.layout.Replica[c.row]], func(p int32) bool {
+		return e.layout.Role[p] != e.layout.Role[c.row] && e.layout.Node[p] != e.layout.Node[c.row] && e.slowWires(int(p), k) >= explainedShare*c.excess
+	})
+}
+
+// stageRises reports whether most other nodes of c's stage have more own time as well: it sets no node apart.
+func (e *Engine) stageRises(c *candidate) bool {
+	t, g, others := e.tracks[own], e.layout.Role[c.row], map[int32]bool{}
+	for p, n := range e.layout.Node {
+		if k := e.layout.Role[p]; n >= 0 && n != e.layout.Node[c.row] && k >= 0 && e.layout.Roles[k].Stage == e.layout.Roles[g].Stage {
+			others[n] = others[n] || t.Active(p)
+		}
+	}
+
+	rise := 0
+	for _, active := range others {
+		if active {
+			rise++
+		}
+	}
+
+	return len(others) > 1 && 2*rise > len(others)
 }
 
 // together is how many ranks of r's node have more own time, since about the same moment: those of its role, for
@@ -174,11 +199,19 @@ func (e *Engine) roleRecorded(r int) bool {
 
 // explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
 // anyway, and c was not accused before o became slow. One that has nothing but such time itself must
-// have more of it, and since the same moment.
+// have more of it, and since the same moment; so must whoever may be in c's pipeline, for all that is known.
 func (e *Engine) explains(o, c *candidate) bool {
 	later := o.sinceAt - c.sinceAt
-	return o.row != c.row && e.layout.Node[o.row] != e.layout.Node[c.row] && e.delays(o.row, e.layout.Replica[c.row]) &&
-		!(later > 2*commonSteps && e.accused(own, c.row)) && (!o.onlyOwn() || abs(later) <= 2*commonSteps && o.excess*0.9 > c.excess)
+	together := abs(later) <= threshold.BlockSteps && o.excess*0.9 > c.excess
+	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] || later > threshold.BlockSteps && e.accused(own, c.row) {
+		return false
+	}
+
+	if e.delays(o.row, e.layout.Replica[c.row]) {
+		return together || !o.onlyOwn()
+	}
+
+	return together && e.unknownMates()
 }
 
 // delays reports whether row r, or a member of the groups that it works with inside the

@@ -23,9 +23,11 @@ const (
 	// smallJob nodes two may be bad as well as half of them be another model.
 	commonShare = 0.2
 	smallJob    = 8
-	// modelSpread is how much longer one of two hosts of a model may always take: devices of one
-	// model and cluster differ by 8 % on average (Sinha et al., "Not All GPUs Are Created Equal", SC 2022).
+	// modelSpread is how much longer a host may always take than its peers on fewHosts others: devices of one
+	// model and cluster differ by 8 % on average (Sinha et al., "Not All GPUs Are Created Equal", SC 2022), and
+	// so few do not tell by how much these do.
 	modelSpread = 0.08
+	fewHosts    = 3
 	// commonNodes that become suspect within commonSteps have a common cause
 	// (a switch, a storage), unless the record begins with it.
 	commonNodes = 4

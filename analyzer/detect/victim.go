@@ -31,25 +31,10 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 			continue
 		}
 
-		mine, wire := e.groupTime(c.row, m, k)
-		if mine != mine {
-			continue
-		}
-
-		var usual, wires []float64
-		for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows, 0) {
-			if len(usual) >= usualSample {
-				break
-			}
-
-			if w, t := e.groupTime(int(p), m, k); int(p) != c.row && w == w {
-				usual, wires = append(usual, w), append(wires, t)
-			}
-		}
-
-		if u := robust.Median64(usual); u == u {
-			waits += mine - min(u, residual.UsualShare*x) // half the role may be victims
-			waits += max(0, wire-robust.Median64(wires))  // congestion, or a slow link
+		mine, wire, usual, usualWire := e.groupTimes(c.row, m, k)
+		if usual == usual {
+			waits += mine - min(usual, residual.UsualShare*x) // half the role may be victims
+			waits += max(0, wire-usualWire)                   // congestion, or a slow link
 		}
 	}
 
@@ -190,6 +175,43 @@ func (e *Engine) groupTime(r int, m frame.Metric, k int) (wait, transfer float64
 	}
 
 	return e.recent.Median(m, r, k) - low, low
+}
+
+// groupTimes is groupTime of rank r, and the medians of both over its peers; NaN when one is not known.
+func (e *Engine) groupTimes(r int, m frame.Metric, k int) (wait, transfer, usualWait, usualTransfer float64) {
+	wait, transfer = e.groupTime(r, m, k)
+	if wait != wait {
+		return wait, transfer, math.NaN(), math.NaN()
+	}
+
+	var waits, transfers []float64
+	for _, p := range sample(e.layout.Roles[e.layout.Role[r]].Rows, 0) {
+		if len(waits) >= usualSample {
+			break
+		}
+
+		if w, t := e.groupTime(int(p), m, k); int(p) != r && w == w {
+			waits, transfers = append(waits, w), append(transfers, t)
+		}
+	}
+
+	return wait, transfer, robust.Median64(waits), robust.Median64(transfers)
+}
+
+// slowWires is how many seconds a step longer than those of its peers the transfers of rank r take that are
+// inside its forward pass: congestion, or a slow link.
+func (e *Engine) slowWires(r, k int) (sum float64) {
+	for _, m := range frame.Inner {
+		if !e.seen[m] {
+			continue
+		}
+
+		if _, wire, _, usual := e.groupTimes(r, m, k); usual == usual {
+			sum += max(0, wire-usual)
+		}
+	}
+
+	return sum
 }
 
 // groupOf is the group of row r in the metric's dimension, nil when none is known.
