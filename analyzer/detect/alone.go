@@ -22,6 +22,7 @@ func (e *Engine) watchAlone(c *frame.Column, t float64) {
 
 	if c.V[frame.Self] != nil {
 		e.observeAlone(own, e.level.Now[own], 1, c.Step)
+		e.adoptAlone()
 	}
 
 	if c.V[frame.DataLoader] != nil && t > 0 {
@@ -54,6 +55,28 @@ func (e *Engine) observeAlone(s signal, now []float32, unit float32, step int64)
 
 	e.alone[s].Load = e.experts[own].Apart()
 	e.alone[s].Observe(e.aloneV, nil, step, func(sequential.Episode) {})
+}
+
+// adoptAlone makes a suspect role at home slow by its own time if the job's steps grew with it: that the others go
+// as far from their past does not excuse it, for they wait for it where no range tells.
+func (e *Engine) adoptAlone() {
+	t := e.alone[own]
+	for g, n := range e.home {
+		if n < 0 || t.Healthy(g) || t.Active(g) || t.Age(g) < threshold.Window || t.Age(g)%threshold.EvaluateEvery != 0 {
+			continue
+		}
+
+		if e.stepsGrewWith(g) {
+			t.Adopt(g, t.AboveHabit(g))
+		}
+	}
+}
+
+// stepsGrewWith reports whether the job's steps are longer since a role at home has more own time, and by a like amount.
+func (e *Engine) stepsGrewWith(g int) bool {
+	rise, since := e.level.Change(level.Step)
+	grown, x := -e.stepMedian*math.Expm1(-rise), e.aloneExcess(g)
+	return abs(int(since-e.alone[own].FirstSlow(g))) <= threshold.Window && x >= explainedShare*grown && grown >= identityShare/2*x
 }
 
 // findHomes finds the home of each role: the node that has so many of its ranks that the middle of them says nothing
@@ -192,8 +215,15 @@ func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
 		}
 	}
 
+	together := 0.0 // half of the roles widen the spread that each of them is measured by
+	for k, node := range e.home {
+		if node == e.home[g] && e.alone[own].Active(k) {
+			together++
+		}
+	}
+
 	_, z := e.alone[own].Last(g)
-	return z >= ownAlarm && !e.onSlowLink(int(e.residents[g][0]), false)
+	return (z*math.Sqrt(together) >= ownAlarm || e.stepsGrewWith(g)) && !e.onSlowLink(int(e.residents[g][0]), false)
 }
 
 // ownRises is by how many seconds a step the own time of anybody on a node is more at most: of a role at home, of a

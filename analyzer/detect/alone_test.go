@@ -47,6 +47,14 @@ func TestAlone_StageOnOneNode(t *testing.T) {
 	}
 }
 
+// TestAlone_OthersWaitWhereNoRangeTells: a node has one or two whole stages, whose backward passes or pauses between
+// them are long. The own time of the other stages holds waits for it, and goes as far from its past.
+func TestAlone_OthersWaitWhereNoRangeTells(t *testing.T) {
+	for _, seed := range []uint64{710000017, 710000063, 720000073, 740000062, 750000023, 760000047, 760000063, 820000107} {
+		exactly(t, "whole-host", seed, func(*simulate.Config) {})
+	}
+}
+
 // TestAlone_MostOrHalfOfAStageOnOneNode: four of the six ranks of a stage are the middle of it, and its other two
 // look fast; of half of sixteen the middle of all is not halfway to them.
 func TestAlone_MostOrHalfOfAStageOnOneNode(t *testing.T) {

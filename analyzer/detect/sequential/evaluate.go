@@ -179,6 +179,16 @@ func (t *Test) confirm(r int) {
 	t.confirmed = append(t.confirmed, int32(r))
 }
 
+// Adopt confirms a suspect that other evidence convicts, though all units go as far from their past: effect is what it
+// is slow by. z is what its own noise leaves of that.
+func (t *Test) Adopt(r int, effect float64) {
+	if t.phase[r] == suspect {
+		se := robust.HodgesLehmannLoss * float64(t.Noise(r)) / math.Sqrt(threshold.Window)
+		t.effect[r], t.z[r] = float32(effect), float32(effect/se)
+		t.confirm(r)
+	}
+}
+
 // evaluateQuiet tests a unit that the CUSUM has not caught: the window, then the
 // slow lanes.
 func (t *Test) evaluateQuiet(r int) {
