@@ -44,15 +44,25 @@ func (e *Engine) hostTimes() string {
 }
 
 // unexplained says that steps became longer, and that nothing of what is recorded did by as
-// much: where no own time is recorded, or nothing of some ranks, that may hold the reason.
+// much: where no own time is recorded, or nothing of some ranks, that may hold the reason. Where all
+// is recorded a change of the whole job says so, and congestion that passes makes none.
 func (e *Engine) unexplained(missing missing, found bool) string {
 	light := e.light()
-	if !light && (found || missing.Ranks == 0) {
+	if !light && found {
 		return ""
 	}
 
+	least := math.Log1p(e.cfg.MinImpact)
+	if !light && missing.Ranks == 0 {
+		if e.links.Busy() {
+			return "" // congestion
+		}
+
+		least = math.Log1p(level.Rise)
+	}
+
 	step, since := e.level.Change(level.Step)
-	if step < math.Log1p(e.cfg.MinImpact) {
+	if step < least {
 		return ""
 	}
 
@@ -63,11 +73,14 @@ func (e *Engine) unexplained(missing missing, found bool) string {
 	}
 
 	why := fmt.Sprintf("since step %d a step takes %.1f %% longer than before, and what is recorded does not say why", since, 100*math.Expm1(step))
-	if light {
+	switch {
+	case light:
 		return why + moreWords
+	case missing.Ranks > 0:
+		return why + ": " + missing.String()
 	}
 
-	return why + ": " + missing.String()
+	return why
 }
 
 // unproven says that a rank has been slow in its own time for long, and that some with which it works

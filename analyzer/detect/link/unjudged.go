@@ -43,6 +43,21 @@ func (w *Watch) Unjudged() string {
 	return ""
 }
 
+// Busy reports whether the transfers of some group were longer than they used to be when they were last compared.
+func (w *Watch) Busy() bool {
+	if len(w.busy) > 0 {
+		return true
+	}
+
+	for _, x := range w.wires.Of {
+		if x.BaseN >= wireBase && x.latest()-x.Base >= math.Log1p(w.cfg.LinkRise) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // soFar says that a group has been slow since a step, by a logarithm, but not for long enough.
 func soFar(name string, since int64, rise float64) string {
 	return fmt.Sprintf("since step %d transfers in %s take %.1f times as long as before: congestion that passes, or a slow link; more steps will tell",
