@@ -64,7 +64,8 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 	}
 
 	if ep.Confirmed {
-		if accused { // else it was a victim all along
+		// Else it was a victim all along, or what it took longer was work.
+		if accused && known.Slowdown-1 >= sequential.LongShare*e.cfg.MinEffect {
 			if a := e.costs.Closed(e.nodeOf(r), ep.Well); a.Time > 0 {
 				known.Impact, known.Most = a.Bounds()
 			}
