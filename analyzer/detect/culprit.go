@@ -282,7 +282,7 @@ func (e *Engine) slowLinks() []link.Slow {
 
 // lastByTurns reports whether ranks of a group on different nodes are slow by themselves, and not all since its
 // link is: who of them comes last changes from bucket to bucket, so nobody's time in the group is
-// the transfer alone.
+// the transfer alone. Inside forward passes one that is slow is enough: a group meets there many times a step.
 func (e *Engine) lastByTurns(w link.Slow) bool {
 	nodes, apart := map[int32]bool{}, false
 	for _, r := range w.Rows {
@@ -293,7 +293,7 @@ func (e *Engine) lastByTurns(w link.Slow) bool {
 		}
 	}
 
-	return apart && len(nodes) > 1
+	return apart && len(nodes) > 1 || len(nodes) > 0 && e.inForward(w)
 }
 
 // fabric reports whether all that is slow are groups of every rank. That is the network of the whole
