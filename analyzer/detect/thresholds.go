@@ -73,6 +73,8 @@ const (
 	// the wait for one that was not, where those are unrecordedRanks of the job.
 	unrecordedShare = 0.15
 	unrecordedRanks = 1.0 / 8
+	// inLockstep is the most by which forward passes differ, of what they are longer by, that end together.
+	inLockstep = 0.1
 	// linkLead times what a rank loses is what links cost that explain it.
 	linkLead = 2
 )

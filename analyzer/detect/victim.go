@@ -50,17 +50,19 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 // waits for whoever a rank works with, and own time, in which none are, tells.
 func (e *Engine) unknownMates() bool { return e.layout.From == "inferred" && e.seen[frame.Self] }
 
-// maybeMate reports whether a rank may work with another one that became slow in the same moment, on another
-// node, and has more own time than its peers: no groups are known, and own time may hold waits between
-// stages.
+// maybeMate reports whether a rank may work with another one on another node that has more own time than its peers,
+// and became slow in the same moment or computes longer by as much: no groups are known, own time may hold waits
+// between stages, and ranks that meet in their forward passes end them together.
 func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 	if !e.unknownMates() || !c.has[compute] {
 		return false
 	}
 
 	k := e.tracks[compute].Recent(c.row)
+	x := e.excess(c.row, compute, nil)
 	return slices.ContainsFunc(all, func(o candidate) bool {
-		return o.has[compute] && !e.tracks[compute].FromStart(o.row) && abs(o.sinceAt-c.sinceAt) <= commonSteps && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
+		together := !e.tracks[compute].FromStart(o.row) && abs(o.sinceAt-c.sinceAt) <= commonSteps
+		return o.has[compute] && (together || math.Abs(e.excess(o.row, compute, nil)-x) <= inLockstep*x) && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
 	})
 }
 
