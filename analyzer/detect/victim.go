@@ -21,7 +21,7 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 
 	k := e.tracks[compute].Recent(c.row)
 	x := max(0, e.excess(c.row, compute, nil))
-	if e.unknownMates() && e.ownExcess(c.row, k) < residual.VictimShare*x {
+	if e.unknownMates() && e.ownExcess(c.row, k) < residual.VictimShare*x || e.exchanges(c.row) && e.ownExcess(c.row, k) < computeShare*x {
 		return true
 	}
 
