@@ -72,8 +72,17 @@ func (e *Engine) adoptAlone() {
 	}
 }
 
-// stepsGrewWith reports whether the job's steps are longer since a role at home has more own time, and by a like amount.
+// stepsGrewWith reports whether the job's steps are longer since a role at home has more own time, and by a like amount,
+// and nobody waits for data who did not.
 func (e *Engine) stepsGrewWith(g int) bool {
+	for _, t := range [...]*sequential.Test{e.tracks[loading], e.alone[loading]} {
+		for r := range t.Len() {
+			if !t.Healthy(r) {
+				return false
+			}
+		}
+	}
+
 	rise, since := e.level.Change(level.Step)
 	grown, x := -e.stepMedian*math.Expm1(-rise), e.aloneExcess(g)
 	return abs(int(since-e.alone[own].FirstSlow(g))) <= threshold.Window && x >= explainedShare*grown && grown >= identityShare/2*x

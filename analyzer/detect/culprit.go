@@ -7,6 +7,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -177,7 +178,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 
@@ -194,6 +195,22 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 
 	slices.SortFunc(left, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
 	return e.withoutCommon(left)
+}
+
+// invisible reports whether nobody could check that a rank takes longer, in any signal that is slow: it was slow, or
+// what it takes longer is work.
+func (e *Engine) invisible(c *candidate) bool {
+	if c.has[loading] || c.has[saving] {
+		return false
+	}
+
+	for _, s := range [...]signal{compute, own} {
+		if c.has[s] && e.excess(c.row, s, nil) >= sequential.LongShare*e.cfg.MinEffect*e.peers(c.row, s, threshold.Window, nil) {
+			return false
+		}
+	}
+
+	return true
 }
 
 // leadsToo reports whether a rank that waits for a slower member of its groups is
