@@ -197,15 +197,16 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	return e.withoutCommon(left)
 }
 
-// invisible reports whether nobody could check that a rank takes longer, in any signal that is slow: it was slow, or
-// what it takes longer is work.
+// invisible reports whether nobody could check that a rank takes longer, in any signal that is slow, as far as noise
+// lets it be told: it was slow, or what it takes longer is work.
 func (e *Engine) invisible(c *candidate) bool {
 	if c.has[loading] || c.has[saving] {
 		return false
 	}
 
 	for _, s := range [...]signal{compute, own} {
-		if c.has[s] && e.excess(c.row, s, nil) >= sequential.LongShare*e.cfg.MinEffect*e.peers(c.row, s, threshold.Window, nil) {
+		most := e.excess(c.row, s, nil) + e.medianError(c.row, s, threshold.Window)
+		if c.has[s] && !(most < sequential.LongShare*e.cfg.MinEffect*e.peers(c.row, s, threshold.Window, nil)) {
 			return false
 		}
 	}

@@ -278,10 +278,9 @@ func (w *Watch) last(g, steps int) int {
 	return len(w.buf)
 }
 
-// isSlow applies the gates: relative rise, share of the step, significance, and that what steps differ by in health
-// does not hide it: where ranks pause within a group's many meetings, nobody's time in it is the transfer alone.
+// isSlow applies the gates: relative rise, share of the step, significance.
 func (w *Watch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
-	if rise < linkSteps*w.noise[g] || float64(rise) < math.Log1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
+	if float64(rise) < math.Log1p(w.cfg.LinkRise) || float64(cost) < w.cfg.LinkShare*t || rise < linkSpread*se {
 		return false
 	}
 

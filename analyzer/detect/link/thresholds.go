@@ -5,7 +5,6 @@ const (
 	linkWindow = 24 // steps whose median is a group's transfer now
 	linkMates  = 32 // groups of the dimension that are looked at for a common rise
 	linkSpread = 5.0
-	linkSteps  = 2.5 // what single steps differ by, in a slow link
 	linkNoise  = 0.05
 	linkBase   = 16 // healthy steps that make a group's own baseline
 	linkDrift  = 0.01
