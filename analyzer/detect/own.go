@@ -39,7 +39,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	if !leads && (e.stageRises(c) || slices.ContainsFunc(all, func(o candidate) bool { return e.explains(&o, c) })) {
+	if !leads && (e.roleRises(c) || slices.ContainsFunc(all, func(o candidate) bool { return e.explains(&o, c) })) {
 		return false
 	}
 
@@ -61,12 +61,12 @@ func (e *Engine) awaitsWires(c *candidate, k int) bool {
 	})
 }
 
-// stageRises reports whether most other nodes of c's stage have more own time as well: it sets no node apart.
-func (e *Engine) stageRises(c *candidate) bool {
-	t, g, others := e.tracks[own], e.layout.Role[c.row], map[int32]bool{}
-	for p, n := range e.layout.Node {
-		if k := e.layout.Role[p]; n >= 0 && n != e.layout.Node[c.row] && k >= 0 && e.layout.Roles[k].Stage == e.layout.Roles[g].Stage {
-			others[n] = others[n] || t.Active(p)
+// roleRises reports whether ranks of c's role on most other nodes have more own time as well: it sets no node apart.
+func (e *Engine) roleRises(c *candidate) bool {
+	others := map[int32]bool{} // node → it has such a rank
+	for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows, 0) {
+		if n := e.layout.Node[p]; n >= 0 && n != e.layout.Node[c.row] {
+			others[n] = others[n] || e.tracks[own].Active(int(p))
 		}
 	}
 

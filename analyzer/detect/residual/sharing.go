@@ -36,7 +36,7 @@ type Sharing struct {
 	stages  *Sharing  // of those that hold the same expert: what is taken out before
 	experts *Sharing  // of stages: what is taken out after them
 	popular []float32 // per work of experts: how much longer than usual its holders lately take
-	untold  []bool    // per rank: its work is hardly known, for its other parts are slow in this step
+	untold  []bool    // per rank: its work is hardly known, for one of its other parts is slow, or all are in this step
 
 	sxy, sww, sxx []float64 // per role, exponential sums
 	terms         []float64 // how many terms are in them
@@ -64,7 +64,7 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 	}
 }
 
-// Untold reports whether the other parts of r's work were slow in this step, so that they told little of it.
+// Untold reports whether one of the other parts of r's work is slow, or all were in this step, so that they told little of it.
 func (s *Sharing) Untold(r int) bool { return len(s.untold) > 0 && s.untold[r] }
 
 // Mates is the rows of the other parts of r's work, none while its role shares nothing.
@@ -206,8 +206,8 @@ func (s *Sharing) deviate(logs []float32, level []float64, now, worked []float32
 
 // excuse takes out of the work of degraded ranks what they lately were slow by; a suspect
 // may only have more work. Where two stages are slow, each by what the other is thought
-// to work, neither tells the work; two that hold the same expert are slow by its load. Where
-// there is one other stage, and it is slow, it hardly tells the work of this one.
+// to work, neither tells the work; two that hold the same expert are slow by its load. What
+// the others then tell of the work is less sure than what tells a slow step from an ordinary one.
 func (s *Sharing) excuse(t known) {
 	isSlow := func(r int32) bool { return t.Degraded(int(r)) }
 	for _, parts := range s.parts {
@@ -223,11 +223,11 @@ func (s *Sharing) excuse(t known) {
 		}
 
 		for i, rows := range parts {
-			alone := slow == 1 && !slices.ContainsFunc(rows, isSlow)
+			unsure := slow == 1 && !slices.ContainsFunc(rows, isSlow)
 			for _, r := range rows {
 				switch {
 				case !isSlow(r):
-					s.untold[r] = alone
+					s.untold[r] = unsure
 				case slow == 1:
 					s.excuseOne(r, t.Lately(int(r)), parts, i)
 				case s.within == nil:
