@@ -245,13 +245,15 @@ func (e *Engine) fewPeers(c *candidate) bool {
 
 	for _, p := range rows {
 		if n := e.layout.Node[p]; n != e.layout.Node[c.row] {
-			others[n] = true
+			if others[n] = true; len(others) > fewHosts {
+				return false
+			}
 		} else if t.Standing(int(p)) < t.Standing(c.row)/2 {
 			return false // a well one beside it tells
 		}
 	}
 
-	return len(others) > 0 && len(others) <= fewHosts && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread
+	return len(others) > 0 && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread
 }
 
 // rose reports whether the rank became slow against its own past, in any signal.
