@@ -162,14 +162,13 @@ func (e *Engine) causeOf(s signal) string {
 }
 
 // bursts returns the transients of each node that had enough of them within an hour, one of its ranks in each of so
-// many, and more than chance makes of how many others had.
+// many: noise that wanders makes some on every node, of this rank and that one.
 func (e *Engine) bursts() map[string][]event {
 	byNode := map[string][]event{}
 	for _, ev := range e.passing() {
 		byNode[ev.Node] = append(byNode[ev.Node], ev)
 	}
 
-	elsewhere := e.usualTransients(byNode)
 	for name, list := range byNode {
 		dense := false
 		for i := transientsPerHour - 1; i < len(list); i++ {
@@ -183,7 +182,7 @@ func (e *Engine) bursts() map[string][]event {
 		}
 
 		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
-		if !dense || e.mostOfARank(list) < transientsPerHour || robust.AtLeast(len(list), elsewhere[name]) > transientsChance/float64(len(e.layout.Nodes)) {
+		if !dense || e.mostOfARank(list) < transientsPerHour {
 			delete(byNode, name)
 		}
 	}
@@ -213,24 +212,6 @@ func (e *Engine) tookPart(ev event) (ranks []int) {
 	}
 
 	return ranks
-}
-
-// usualTransients is, for each node, how many transients another node has on average, without the one
-// that has most: that may be slow as well.
-func (e *Engine) usualTransients(byNode map[string][]event) map[string]float64 {
-	usual := map[string]float64{}
-	for name := range byNode {
-		sum, most := 0, 0
-		for other, list := range byNode {
-			if other != name {
-				sum, most = sum+len(list), max(most, len(list))
-			}
-		}
-
-		usual[name] = (float64(sum-most) + 0.5) / float64(max(1, len(e.layout.Nodes)-1))
-	}
-
-	return usual
 }
 
 // passing returns the transients that belong to their nodes, one a node and time.

@@ -135,9 +135,6 @@ const (
 	// burstShare of the steps.
 	transientsPerHour = 3
 	burstShare        = 0.035
-	// transientsChance, over all nodes, is how likely so many may be where each has as many as the
-	// others: noise that wanders makes some on every node.
-	transientsChance = 0.05
 )
 
 // Findings.

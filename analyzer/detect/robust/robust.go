@@ -273,8 +273,3 @@ func SampleMedian(v, buf []float32) (mid float32, used []float32) {
 
 	return Median(buf), buf
 }
-
-// AtLeast is the chance of n events and more where mean are usual (Poisson).
-func AtLeast(n int, mean float64) float64 {
-	return distuv.Poisson{Lambda: mean}.Survival(float64(n) - 1)
-}
