@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import runpy
+import socket
 import sys
 import tempfile
 
@@ -128,6 +129,9 @@ def train():
 
 def child(job, point, recorded):
     """Returns what a child with a hook point less has to say."""
+    with socket.socket() as free:  # of its own: one for all may be taken between two children
+        free.bind(("127.0.0.1", 0))
+        os.environ["MASTER_PORT"] = str(free.getsockname()[1])
     removed = remove(point) if point else None
     failures = 0
     if recorded:
