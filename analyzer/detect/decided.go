@@ -40,7 +40,7 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	}
 
 	if len(common.few) > 0 && !found {
-		e.low(v, fmt.Sprintf("rank %d has one peer, or peers on %d other nodes or less, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts))
+		e.low(v, fmt.Sprintf("rank %d has one peer, or peers on %d other nodes or fewer, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts))
 	} else if !found && common.undecidable() {
 		e.low(v, fmt.Sprintf("%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes))
 	}
