@@ -22,7 +22,7 @@ func (e *Engine) watchAlone(c *frame.Column, t float64) {
 
 	if c.V[frame.Self] != nil {
 		e.observeAlone(own, e.level.Now[own], 1, c.Step)
-		e.adoptAlone()
+		e.convictAlone()
 	}
 
 	if c.V[frame.DataLoader] != nil && t > 0 {
@@ -57,9 +57,9 @@ func (e *Engine) observeAlone(s signal, now []float32, unit float32, step int64)
 	e.alone[s].Observe(e.aloneV, nil, step, func(sequential.Episode) {})
 }
 
-// adoptAlone makes a suspect role at home slow by its own time if the job's steps grew with it: that the others go
+// convictAlone makes a suspect role at home slow by its own time if the job's steps grew with it: that the others go
 // as far from their past does not excuse it, for they wait for it where no range tells.
-func (e *Engine) adoptAlone() {
+func (e *Engine) convictAlone() {
 	t := e.alone[own]
 	for g, n := range e.home {
 		if n < 0 || t.Healthy(g) || t.Active(g) || t.Age(g) < threshold.Window || t.Age(g)%threshold.EvaluateEvery != 0 {
@@ -67,7 +67,7 @@ func (e *Engine) adoptAlone() {
 		}
 
 		if e.stepsGrewWith(g) {
-			t.Adopt(g, t.AboveHabit(g))
+			t.Convict(g, t.AboveHabit(g))
 		}
 	}
 }

@@ -179,9 +179,9 @@ func (t *Test) confirm(r int) {
 	t.confirmed = append(t.confirmed, int32(r))
 }
 
-// Adopt confirms a suspect that other evidence convicts, though all units go as far from their past: effect is what it
+// Convict confirms a suspect by other evidence than its windows, though all units go as far from their past: effect is what it
 // is slow by. z is what its own noise leaves of that.
-func (t *Test) Adopt(r int, effect float64) {
+func (t *Test) Convict(r int, effect float64) {
 	if t.phase[r] == suspect {
 		se := robust.HodgesLehmannLoss * float64(t.Noise(r)) / math.Sqrt(threshold.Window)
 		t.effect[r], t.z[r] = float32(effect), float32(effect/se)
