@@ -260,7 +260,7 @@ func (e *Engine) ownRises(culprits []candidate) map[int32]float64 {
 // aloneExcess is how many seconds of own time a step a role has more than it had, beside the others.
 func (e *Engine) aloneExcess(g int) float64 {
 	var v []float64
-	for _, r := range sample(e.residents[g], 0) {
+	for _, r := range sample(e.residents[g]) {
 		if x := e.value(int(r), own, threshold.Window); x == x {
 			v = append(v, x)
 		}

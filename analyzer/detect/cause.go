@@ -122,7 +122,7 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 			continue
 		}
 
-		d := e.recent.Over(frame.FP, sample(g.Rows, 0), k, func(p int) bool { return p == c.row || skip(p) }) - e.recent.Median(frame.FP, c.row, k)
+		d := e.recent.Over(frame.FP, sample(g.Rows), k, func(p int) bool { return p == c.row || skip(p) }) - e.recent.Median(frame.FP, c.row, k)
 		if d == d && !(most >= d) {
 			most = d
 		}

@@ -53,7 +53,7 @@ func (e *Engine) candidates() []candidate {
 
 			// Self time alone may have been up before, as a wait; then what measured
 			// work says counts.
-			if !known || t.Detected(r) < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
+			if !known || t.Detected(r) < c.detected && (s != own || e.sameFault(r)) {
 				c.since, c.detected, c.sinceAt = t.FirstSlow(r), t.Detected(r), t.SinceAt(r)
 			}
 
@@ -136,7 +136,7 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 	}
 
 	var v []float64
-	for _, p := range sample(e.layout.Roles[g].Rows, r) {
+	for _, p := range sample(e.layout.Roles[g].Rows) {
 		if int(p) == r || skip != nil && skip(int(p)) {
 			continue
 		}
@@ -157,7 +157,7 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 const sampleSize = 129
 
 // sample returns at most sampleSize of the rows, evenly.
-func sample(rows []int32, _ int) []int32 {
+func sample(rows []int32) []int32 {
 	if len(rows) <= sampleSize {
 		return rows
 	}
@@ -178,7 +178,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || e.invisible(c) || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 

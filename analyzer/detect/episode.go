@@ -24,6 +24,11 @@ type finding struct {
 	Detail     string
 }
 
+// plain reports whether it is told when nobody can check it any more: by what it took longer, and how clearly.
+func (f *finding) plain(cfg *Config) bool {
+	return f.Slowdown-1 >= sequential.LongShare*cfg.MinEffect && slices.ContainsFunc(f.Evidence, func(x verdict.Evidence) bool { return x.Z >= overAlarm })
+}
+
 type caseKey struct {
 	Signal signal
 	Row    int
@@ -63,17 +68,17 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 		delete(e.cases, caseKey{compute, r})
 	}
 
-	if ep.Confirmed {
-		// Else it was a victim all along, or what it took longer was work.
-		if accused && known.Slowdown-1 >= sequential.LongShare*e.cfg.MinEffect {
-			if a := e.costs.Closed(e.nodeOf(r), ep.Well); a.Time > 0 {
-				known.Impact, known.Most = a.Bounds()
-			}
+	if ep.Confirmed && !accused {
+		return // it was a victim all along, or what it took longer was work
+	}
 
-			e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
-				Since: ep.Since, Detected: ep.Detected, Until: ep.Until, Case: known})
+	if ep.Confirmed && known.plain(&e.cfg) {
+		if a := e.costs.Closed(e.nodeOf(r), ep.Well); a.Time > 0 {
+			known.Impact, known.Most = a.Bounds()
 		}
 
+		e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
+			Since: ep.Since, Detected: ep.Detected, Until: ep.Until, Case: known})
 		return
 	}
 
@@ -242,7 +247,7 @@ func (e *Engine) adopt() {
 		}
 
 		if !e.slowNow(node) {
-			if c.Degraded {
+			if c.Degraded && c.Case.plain(&e.cfg) {
 				e.remember(past{Node: node, Rank: c.Rank, Signal: c.Signal, Since: c.Since, Detected: c.Detected, Until: c.Until, Case: c.Case})
 			}
 

@@ -14,8 +14,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-func (e *Engine) seenFP() bool { return e.seen[frame.FP] }
-
 // fillFindings says what is wrong with the job and no node's fault.
 func (e *Engine) fillFindings(v *verdict.Verdict, common *common) {
 	e.stageFinding(v)

@@ -131,7 +131,7 @@ func (e *Engine) addIntermittent(all nodes, s signal, r int) {
 	x := t.Spikes(r)
 	if n.State == "" {
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)
-		if s == own && e.seenFP() && e.tracks[compute].Spikes(r).Sum >= computeShare*x.Sum {
+		if s == own && e.seen[frame.FP] && e.tracks[compute].Spikes(r).Sum >= computeShare*x.Sum {
 			n.Cause = verdict.Compute // forward was slow as well, in too few steps to tell by itself
 		}
 
@@ -154,7 +154,7 @@ func (e *Engine) causeOf(s signal) string {
 		return verdict.DataLoader
 	case s == saving:
 		return verdict.Checkpoint
-	case e.seenFP():
+	case e.seen[frame.FP]:
 		return verdict.HostDelay
 	}
 

@@ -44,7 +44,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	}
 
 	mine := e.recent.Median(frame.Exposed, r, k)
-	theirs := e.recent.Over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows, r), k, func(p int) bool { return p == r })
+	theirs := e.recent.Over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows), k, func(p int) bool { return p == r })
 	if d := theirs - mine; d == d && d < max(identityShare/2*c.excess, identityShare*c.excess-e.medianError(r, own, k)) {
 		return false
 	}
@@ -64,7 +64,7 @@ func (e *Engine) awaitsWires(c *candidate, k int) bool {
 // roleRises reports whether ranks of c's role on most other nodes have more own time as well: it sets no node apart.
 func (e *Engine) roleRises(c *candidate) bool {
 	others := map[int32]bool{} // node → it has such a rank
-	for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows, 0) {
+	for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows) {
 		if n := e.layout.Node[p]; n >= 0 && n != e.layout.Node[c.row] {
 			others[n] = others[n] || e.tracks[own].Active(int(p))
 		}
@@ -133,7 +133,7 @@ func (e *Engine) mates(c *candidate, k int) (most, same float64) {
 			continue
 		}
 
-		if t := e.tracks[own]; accused && t.Active(int(p)) && t.SinceAt(int(p)) > t.SinceAt(c.row)+threshold.Window {
+		if t := e.tracks[own]; accused && t.Active(int(p)) && t.SinceAt(int(p)) > t.SinceAt(c.row)+threshold.BlockSteps {
 			continue
 		}
 
@@ -265,7 +265,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 		for _, cells := range e.recent.Latest(m, k) {
 			x := e.leadAt(r, m, cells)
 			var v []float64
-			for _, p := range sample(mates, 0) {
+			for _, p := range sample(mates) {
 				if y := e.leadAt(int(p), m, cells); y == y {
 					v = append(v, y)
 				}
@@ -289,7 +289,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 // metric m in a step whose values are cells.
 func (e *Engine) leadAt(r int, m frame.Metric, cells []float32) float64 {
 	var v []float64
-	for _, p := range sample(e.groupOf(r, m).Rows, 0) {
+	for _, p := range sample(e.groupOf(r, m).Rows) {
 		if x := cells[p]; int(p) != r && x == x {
 			v = append(v, float64(x))
 		}
@@ -313,7 +313,7 @@ func (e *Engine) lateness(r, k int) (float64, bool) {
 		}
 
 		mine := e.recent.Median(frame.DP, int(p), k)
-		theirs := e.recent.Over(frame.DP, sample(e.layout.Roles[g].Rows, 0), k, func(o int) bool { return o == int(p) })
+		theirs := e.recent.Over(frame.DP, sample(e.layout.Roles[g].Rows), k, func(o int) bool { return o == int(p) })
 		if d := theirs - mine; d == d {
 			v = append(v, d)
 		}

@@ -106,7 +106,7 @@ func (e *Engine) stageBusy(stages []int) float64 {
 		}
 	}
 
-	rows = sample(rows, 0)
+	rows = sample(rows)
 	if x := e.recent.Over(frame.Self, rows, threshold.Window, nil); x == x {
 		return min(1, x/e.stepMedian)
 	}

@@ -109,6 +109,9 @@ const (
 	// unprovenAlarm is the z of a node's ranks together from which such time is no noise, though nothing
 	// proves whose it is.
 	unprovenAlarm = 10
+	// overAlarm is the z from which a condition that is over is told as one: of 1,500 culprits those that had
+	// recovered had 19 and more, and healthy ranks that were taken for one 5 to 10. Below it is an event.
+	overAlarm = 10
 	// leadEffect is the least effect for which a rank that its own groups wait for
 	// needs no more than the usual z: 5 % seldom looks smaller, and of a hundred healthy
 	// ranks some lead their group by 3 % for forty steps.

@@ -66,28 +66,6 @@ func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 	})
 }
 
-// waitsInside reports whether the forward passes of a rank, whose pipeline waits for one that is
-// slower anyway, are no longer by themselves. Ranks in lockstep end them together: whose take
-// longer than a mate's began them earlier and waited, though no range may tell; nor does where a
-// mate is missing.
-func (e *Engine) waitsInside(c *candidate, all []candidate) bool {
-	unseen := !c.has[own] && e.inner.Cut[c.row]
-	if !c.has[compute] || c.has[loading] || c.has[saving] || !c.has[own] && !unseen || !slices.ContainsFunc(all, func(o candidate) bool {
-		return o.has[compute] && o.excess >= c.excess && e.explains(&o, c)
-	}) {
-		return false
-	}
-
-	most := (1 - residual.VictimShare) * e.excess(c.row, compute, nil)
-	return unseen || !e.tracks[compute].Active(c.row) || e.unseenInner(c.row) && slices.ContainsFunc(e.graph.Mates(c.row), func(p int32) bool { return e.excess(int(p), compute, nil) < most })
-}
-
-// unseenInner reports whether row r has a group that works inside the forward pass, and what is waited there is not
-// recorded.
-func (e *Engine) unseenInner(r int) bool {
-	return slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return !e.seen[m] && e.groupOf(r, m) != nil })
-}
-
 // late reports whether row r, of which x seconds are asked, has more own time than its peers, in
 // which no wait for its groups is. It may hold others that nobody recorded: then who is waited for
 // has as much of it.
@@ -142,7 +120,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 		}
 
 		like := 0
-		for _, p := range sample(g.Rows, 0) {
+		for _, p := range sample(g.Rows) {
 			if e.layout.Node[p] != e.layout.Node[c.row] && t.Middle(int(p)) >= mine/2 {
 				like++
 			}
@@ -152,7 +130,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 			continue
 		}
 
-		theirs := e.recent.Over(m, sample(g.Rows, 0), k, func(p int) bool { return p == c.row })
+		theirs := e.recent.Over(m, sample(g.Rows), k, func(p int) bool { return p == c.row })
 		if theirs-e.recent.Median(m, c.row, k) < residual.VictimShare*x {
 			return true
 		}
@@ -187,7 +165,7 @@ func (e *Engine) groupTimes(r int, m frame.Metric, k int) (wait, transfer, usual
 	}
 
 	var waits, transfers []float64
-	for _, p := range sample(e.layout.Roles[e.layout.Role[r]].Rows, 0) {
+	for _, p := range sample(e.layout.Roles[e.layout.Role[r]].Rows) {
 		if len(waits) >= usualSample {
 			break
 		}

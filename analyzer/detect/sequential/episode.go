@@ -14,7 +14,7 @@ type Episode struct {
 	Well                   int     // steps since it was over
 	Effect                 float64 // mean residual of its slow steps
 	Confirmed              bool
-	Event                  bool // not confirmed, but long and strong enough for a person to check
+	Event                  bool // short, but long and strong enough for a person to check
 }
 
 // sink drives the recovery of a suspect or degraded unit.
@@ -50,11 +50,11 @@ func (t *Test) over(r, now int) Episode {
 
 	if ep.Confirmed {
 		t.forgetLanes(r, int(t.fallAt[r]))
-	} else {
-		starting := t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp
-		ep.Event = ep.Steps <= transientSteps && ep.Steps >= suspectAt && share >= threshold.SlowShare &&
-			ep.Effect >= max(eventEffect, eventSigmas*float64(t.Noise(r))) && !starting
 	}
+
+	starting := t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp
+	ep.Event = ep.Steps <= transientSteps && ep.Steps >= suspectAt && share >= threshold.SlowShare &&
+		ep.Effect >= max(eventEffect, eventSigmas*float64(t.Noise(r))) && !starting
 
 	t.endEpisode(r)
 	return ep
