@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go/encoding"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // span is a range of rows of one row group of a file: what one worker reads at
@@ -30,6 +31,21 @@ const (
 	// mostRows bounds what a small file may unfold to.
 	mostRows = 4 << 20
 )
+
+// read reads the rows of a span of a table, as a part does.
+func (s span) read(table, job string, rows *row.Rows) error {
+	if table == row.StepsTable {
+		steps, err := guarded(s.path, func() ([]row.Step, error) { return readSpan(s, stepColumns, job, rows.Steps) })
+		*rows = row.Rows{Steps: steps}
+		return err
+	}
+
+	communications, err := guarded(s.path, func() ([]row.Communication, error) {
+		return readSpan(s, communicationColumns, job, rows.Communications)
+	})
+	*rows = row.Rows{Communications: communications}
+	return err
+}
 
 // readSpan reads the rows of a span, column by column, into buffer, which it
 // overwrites and may replace.

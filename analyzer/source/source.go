@@ -58,7 +58,7 @@ type Options struct {
 	// NoCommunications leaves the communications table out.
 	NoCommunications bool
 	// Progress is called after each part (rank, span of a file, range of ranks) that was
-	// read, from the goroutine that called Load; nil is silent.
+	// read, one call after the other; nil is silent.
 	Progress func(done, total int)
 }
 
@@ -90,7 +90,7 @@ type Info struct {
 	Steps          int // rows of steps
 	Communications int // rows of communications
 
-	Parts int // files or segments read; 0 for ClickHouse
+	Parts int // segments read (files)
 	Lines int // lines read (files)
 	// Unknown counts lines that are neither laggard's nor TaskD's, Torn files that
 	// end in the middle of a line.
