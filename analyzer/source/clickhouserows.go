@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unique"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -114,24 +113,8 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 			return err
 		}
 
-		shareWords(&one)
 		rows = append(rows, one)
 		return nil
 	})
 	return rows, err
-}
-
-// shareWords keeps one copy of each of the few words (nodes, groups, ops) that millions of rows
-// repeat.
-func shareWords(one any) {
-	share := func(s *string) { *s = unique.Make(*s).Value() }
-	switch r := one.(type) {
-	case *row.Step:
-		share(&r.Node)
-	case *row.Communication:
-		share(&r.Node)
-		share(&r.Group)
-		share(&r.Dim)
-		share(&r.Op)
-	}
 }
