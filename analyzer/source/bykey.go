@@ -1,11 +1,6 @@
 package source
 
-import (
-	"cmp"
-	"slices"
-
-	"github.com/laggard-dev/laggard/schemas/row"
-)
+import "slices"
 
 // byKey puts rows in the order of their keys, one of each key. A server sends rows in that order
 // from each part of a table, mostly there is one: rows that are in order already stay where they are.
@@ -29,15 +24,4 @@ func byKey[T any](rows []T, compare func(a, b *T) int) []T {
 	}
 
 	return sorted
-}
-
-// compareSteps compares by the key of the table of steps.
-func compareSteps(a, b *row.Step) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
-}
-
-// compareCommunications compares by the key of the table of communications.
-func compareCommunications(a, b *row.Communication) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.StepFrom, b.StepFrom), cmp.Compare(a.Repeat, b.Repeat),
-		cmp.Compare(a.Group, b.Group), cmp.Compare(a.Op, b.Op))
 }

@@ -55,12 +55,12 @@ func (d *database) split(ctx context.Context, table, job string) ([]part, error)
 		parts[i] = func(ctx context.Context, rows *row.Rows) error {
 			if table == row.StepsTable {
 				steps, err := selectColumns(ctx, d, stepColumns, table, job, r.where(), "", slices.Grow(rows.Steps[:0], int(r.rows)))
-				*rows = row.Rows{Steps: byKey(steps, compareSteps)}
+				*rows = row.Rows{Steps: byKey(steps, row.CompareSteps)}
 				return err
 			}
 
 			communications, err := selectColumns(ctx, d, communicationColumns, table, job, r.where(), "", slices.Grow(rows.Communications[:0], int(r.rows)))
-			*rows = row.Rows{Communications: byKey(communications, compareCommunications)}
+			*rows = row.Rows{Communications: byKey(communications, row.CompareCommunications)}
 			return err
 		}
 	}
