@@ -200,6 +200,15 @@ func query(ctx context.Context, d *database, q string, each func(driver.Rows) er
 	return nil
 }
 
+// scan reads the one row that q is answered with.
+func (d *database) scan(ctx context.Context, q string, into ...any) error {
+	if err := d.conn.QueryRow(ctx, q).Scan(into...); err != nil {
+		return d.explain("read", err)
+	}
+
+	return nil
+}
+
 // Redact returns the name of a source without what may be secret in it: the
 // password of a URL and its parameters.
 func Redact(spec string) string {

@@ -31,19 +31,12 @@ func (d *database) ranks(ctx context.Context, job string, _ Options) ([]row.Rank
 }
 
 // sign implements tables. The sum of versions rises with each new word on a process, whichever it is.
-func (d *database) sign(ctx context.Context, job string) (sign string, err error) {
+func (d *database) sign(ctx context.Context, job string) (string, error) {
+	var n, versions uint64
+	var started int64
 	q := "SELECT count(), sum(version), max(started_ns) FROM " + row.RanksTable + " WHERE job = " + ddl.Literal(job)
-	err = query(ctx, d, q, func(rows driver.Rows) error {
-		var n, versions uint64
-		var started int64
-		if err := rows.Scan(&n, &versions, &started); err != nil {
-			return err
-		}
-
-		sign = fmt.Sprint(n, versions, started)
-		return nil
-	})
-	return sign, err
+	err := d.scan(ctx, q, &n, &versions, &started)
+	return fmt.Sprint(n, versions, started), err
 }
 
 // split implements tables. The server neither sorts nor looks for doubles (LIMIT 1 BY): that was

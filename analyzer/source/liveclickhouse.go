@@ -6,8 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -45,20 +43,14 @@ func (n *newStarts) look(ctx context.Context, _ bool) (rows, first, last int64, 
 	}
 
 	q := "SELECT count(), min(start_ns), max(start_ns) FROM " + row.StepsTable + " WHERE job = " + ddl.Literal(n.job) + where
-	err = query(ctx, n.d, q, func(r driver.Rows) error {
-		var count uint64
-		if err := r.Scan(&count, &first, &last); err != nil {
-			return err
-		}
+	var count uint64
+	err = n.d.scan(ctx, q, &count, &first, &last)
+	// Rows of the overlap come again with each look. Unless their number or the newest start has
+	// changed there is none that was not handed over.
+	if n.sight = fmt.Sprint(count, last); n.sight != n.seen {
+		rows = int64(count)
+	}
 
-		// Rows of the overlap come again with each look. Unless their number or the newest start has
-		// changed there is none that was not handed over.
-		if n.sight = fmt.Sprint(count, last); n.sight != n.seen {
-			rows = int64(count)
-		}
-
-		return nil
-	})
 	return rows, first, last, err
 }
 
@@ -99,16 +91,13 @@ func (n *newStarts) learn(ctx context.Context) error {
 	}
 
 	q := "SELECT count() FROM system.columns WHERE database = currentDatabase() AND table = " + ddl.Literal(row.StepsTable) + " AND name = 'ts'"
-	return query(ctx, n.d, q, func(r driver.Rows) error {
-		var columns uint64
-		if err := r.Scan(&columns); err != nil {
-			return err
-		}
-
-		timed := columns > 0
+	var columns uint64
+	err := n.d.scan(ctx, q, &columns)
+	if timed := columns > 0; err == nil {
 		n.timed = &timed
-		return nil
-	})
+	}
+
+	return err
 }
 
 // after is the condition for starts from ns on; days that are over are not read.
@@ -123,17 +112,10 @@ func (n *newStarts) after(ns int64) string {
 
 // newest returns when the job's newest step began.
 func (d *database) newest(ctx context.Context, job string) (t time.Time, err error) {
-	err = query(ctx, d, "SELECT max(start_ns) FROM "+row.StepsTable+" WHERE job = "+ddl.Literal(job), func(r driver.Rows) error {
-		var ns int64
-		if err := r.Scan(&ns); err != nil {
-			return err
-		}
+	var ns int64
+	if err = d.scan(ctx, "SELECT max(start_ns) FROM "+row.StepsTable+" WHERE job = "+ddl.Literal(job), &ns); ns > 0 {
+		t = time.Unix(0, ns)
+	}
 
-		if ns > 0 {
-			t = time.Unix(0, ns)
-		}
-
-		return nil
-	})
 	return t, err
 }
