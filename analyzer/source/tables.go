@@ -35,8 +35,14 @@ func loadTables(ctx context.Context, s tables, name, job string, take func(*row.
 		return info, err
 	}
 
-	// Before the large tables: a wrong topology file is said in a second, not in a minute.
-	if err := useTopology(&info, o, ranks); err != nil {
+	highest := 0
+	if n := len(ranks); n > 0 {
+		highest = int(ranks[n-1].Rank) // they are in order
+	}
+
+	// Before the large tables: a wrong topology file is said in a second, not in a minute. Without one
+	// the groups in the ranks' rows are what is known.
+	if info.Topology, err = info.given(o, highest); err != nil {
 		return info, err
 	}
 
