@@ -223,12 +223,7 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, commu
 
 		r := &rolled{segments: len(segments)}
 		r.counts, err = rollup.Dir(ctx, dir, p.Options(dir, rollup.None), func(rows *row.Rows) error {
-			r.rows.Ranks = append(r.rows.Ranks, rows.Ranks...)
-			r.rows.Steps = append(r.rows.Steps, rows.Steps...)
-			if communications {
-				r.rows.Communications = append(r.rows.Communications, rows.Communications...)
-			}
-
+			r.rows.Add(rows)
 			return nil
 		})
 		if errors.Is(err, fs.ErrNotExist) && tries < again {
@@ -237,6 +232,10 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, commu
 
 		if err != nil {
 			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
+		}
+
+		if !communications {
+			r.rows.Communications = nil
 		}
 
 		if notUnderstood(r.counts) > 0 {
