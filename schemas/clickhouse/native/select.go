@@ -41,7 +41,6 @@ func (c *Conn) Select(query, id string, settings clickhouse.Settings, each func(
 	s := selection{each: each}
 	ended, err := c.packets("a query", func() (bool, error) { return false, s.read(c.reader, c.version) })
 	if ended {
-		c.Used = true
 		return nil
 	}
 
