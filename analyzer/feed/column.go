@@ -110,7 +110,7 @@ func (f *Feed) find(at place) (int, bool) {
 func (f *Feed) remap(old []int) {
 	to := make([]int, len(old))
 	for i, rank := range old {
-		to[i] = f.Processes.row(uint32(rank))
+		to[i] = f.Processes.world.Row(uint32(rank))
 	}
 
 	n := len(f.Processes.Rows)

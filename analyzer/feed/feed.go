@@ -57,7 +57,6 @@ type Feed struct {
 	// What follows is not saved: Restore and the next Settle make it anew.
 	layout *frame.Layout // of the columns that go
 	owners []uint16      // of each of its rows: the number of its process
-	stale  bool          // it is of a saved state
 	// passed reports whether a column has all its rows, of a feed that has everything; nil:
 	// rows come as they come.
 	passed func(*column) bool
@@ -117,7 +116,7 @@ func (f *Feed) step(s *row.Step) {
 		return
 	}
 
-	if p.Settled && !f.Processes.Dirty {
+	if p.Settled && !f.Processes.Dirty && f.Processes.world != nil {
 		f.placeRow(p, s)
 		return
 	}
@@ -147,13 +146,12 @@ func (f *Feed) note(s *row.Step) *process {
 // Settle decides what new processes are and places the rows that they hold.
 func (f *Feed) Settle(topo *topology.File, all bool) {
 	r := f.Processes
-	if r.Dirty || f.stale {
+	if r.Dirty || r.world == nil {
 		rows := r.Rows
 		if !r.build(topo) {
 			return
 		}
 
-		f.stale = false
 		// Rows are ranks in order, so a new rank moves those behind it in every column that waits.
 		if !slices.Equal(rows, r.Rows) {
 			f.remap(rows)
@@ -197,7 +195,7 @@ func (f *Feed) arrange(attempt int) {
 	f.owners = make([]uint16, len(current))
 	for k, p := range current {
 		if p != nil {
-			f.owners[k] = f.owner(r.find(p.Rank, p.ID))
+			f.owners[k] = f.owner(r.process(p.Rank, p.ID))
 		}
 	}
 }
@@ -246,7 +244,7 @@ func (f *Feed) accept(s *row.Step) {
 
 // place puts one step of a process into its column. It reports whether it belongs there.
 func (f *Feed) place(p *process, s *step) bool {
-	k := f.Processes.row(p.Rank)
+	k := p.row
 	if k < 0 {
 		return false
 	}
@@ -291,7 +289,6 @@ func (f *Feed) place(p *process, s *step) bool {
 	}
 
 	col.set(k, s)
-	f.grow()
 	f.Seen[k] = max(f.Seen[k], s.StartNs)
 	return true
 }

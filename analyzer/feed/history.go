@@ -299,7 +299,7 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 			w := &h.window
 			w.read(b[1:])
 			p := h.processes[w.Process]
-			t.add(p, q.Processes.row(p.Rank), h.operations.List[w.Op], w)
+			t.add(p, h.operations.List[w.Op], w)
 			return nil
 		}
 

@@ -30,6 +30,7 @@ type process struct {
 	Tells     bool // roles, by its identity
 	begun     bool // of a History: a row was placed
 
+	row     int   // of the columns, by the last build; -1 without one
 	number  int32 // in a History
 	waiting int32 // rows of a History that were not placed yet
 	at      place // of its last row that was, from then on
@@ -50,12 +51,10 @@ type processes struct {
 	Seen  [frame.MetricCount]bool
 	Dirty bool
 
-	world    *frame.World
-	samples  int         // of each process; 0 means sampleSteps
-	offs     []frame.Off // when recording was off, where offKnown
+	world    *frame.World // nil before a build, and so after a Restore: rows wait for the next
+	samples  int          // of each process; 0 means sampleSteps
+	offs     []frame.Off  // when recording was off, where offKnown
 	offKnown bool
-	rowOf    []int32    // rank → row + 1, dense
-	newest   []*process // rank → the process asked for last, dense
 }
 
 // sampleSteps of each rank are looked at before roles are guessed.
@@ -63,29 +62,8 @@ const sampleSteps = 32
 
 func newProcesses() *processes { return &processes{Ranks: map[uint32][]*process{}} }
 
-// process finds or makes the process.
+// process finds or makes the process: from the newest backwards, since that is who is asked for.
 func (r *processes) process(rank uint32, id uint64) *process {
-	if int(rank) < len(r.newest) {
-		if p := r.newest[rank]; p != nil && p.ID == id {
-			return p
-		}
-	} else if rank < denseRanks {
-		r.newest = append(r.newest, make([]*process, int(rank)+1-len(r.newest))...)
-	}
-
-	p := r.find(rank, id)
-	if rank < denseRanks {
-		r.newest[rank] = p
-	}
-
-	return p
-}
-
-// denseRanks bounds the tables that are indexed by rank.
-const denseRanks = 1 << 20
-
-// find is process without the table: from the newest backwards, since that is who is asked for.
-func (r *processes) find(rank uint32, id uint64) *process {
 	list := r.Ranks[rank]
 	for k := len(list) - 1; k >= 0; k-- {
 		if list[k].ID == id {
@@ -209,9 +187,9 @@ func (r *processes) build(topo *topology.File) bool {
 	}
 
 	r.world = frame.NewWorld(all, r.Seen, topo)
-	r.Rows, r.rowOf = r.world.Ranks, nil
+	r.Rows = r.world.Ranks
 	r.each(func(p *process) {
-		p.Placed = p.Stepped
+		p.Placed, p.row = p.Stepped, r.world.Row(p.Rank)
 		p.Attempt, p.Later = p.Seat()
 	})
 	return true
@@ -241,26 +219,4 @@ func (r *processes) running(attempt int) []*frame.Process {
 	}
 
 	return current
-}
-
-// row returns the row of a rank, -1 when it has none.
-func (r *processes) row(rank uint32) int {
-	// Ranks are mostly dense, so a table of them is small, and a search for each row is not.
-	if r.rowOf == nil {
-		most := 0
-		for _, k := range r.Rows {
-			most = max(most, k+1)
-		}
-
-		r.rowOf = make([]int32, most)
-		for i, k := range r.Rows {
-			r.rowOf[k] = int32(i) + 1
-		}
-	}
-
-	if int(rank) >= len(r.rowOf) {
-		return -1
-	}
-
-	return int(r.rowOf[rank]) - 1
 }

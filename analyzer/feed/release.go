@@ -87,7 +87,6 @@ func (f *Feed) due(c *column, at Stage, lag time.Duration) bool {
 
 // complete reports whether every rank that is waited for has its row in c.
 func (f *Feed) complete(c *column, l *frame.Layout) bool {
-	f.grow()
 	there := 0
 	for k, present := range l.Present {
 		if !present {
@@ -105,17 +104,6 @@ func (f *Feed) complete(c *column, l *frame.Layout) bool {
 	}
 
 	return false
-}
-
-// grow keeps the lists by row as long as there are rows: ranks appear while the feed runs.
-func (f *Feed) grow() {
-	for len(f.Missed) < len(f.Processes.Rows) {
-		f.Missed = append(f.Missed, 0)
-	}
-
-	for len(f.Seen) < len(f.Processes.Rows) {
-		f.Seen = append(f.Seen, 0)
-	}
 }
 
 // relieve notes who took a rank's place in the column: the layout is another one from
@@ -144,7 +132,6 @@ func (f *Feed) relieve(c *column) {
 func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	f.relieve(c)
 	l := f.layout
-	f.grow()
 	before := 0
 	for k, p := range l.Present {
 		if !p {

@@ -11,7 +11,7 @@ import (
 // fields and those of what they point at. last is the layout of the last column that it
 // gave away, nil where there was none.
 func (f *Feed) Restore(last *frame.Layout) error {
-	f.layout, f.stale = last, true
+	f.layout = last
 	return f.check()
 }
 
@@ -57,8 +57,8 @@ func (f *Feed) check() error {
 		}
 	}
 
-	if len(f.Missed) > n || len(f.Seen) > n || len(f.Recent) > recentColumns || f.Next < 0 || f.Next >= recentColumns {
-		return errors.New("the feed's lists are too long")
+	if len(f.Missed) != n || len(f.Seen) != n || len(f.Recent) > recentColumns || f.Next < 0 || f.Next >= recentColumns {
+		return errors.New("the feed's lists are too long or too short")
 	}
 
 	return nil

@@ -70,10 +70,10 @@ type transferKey struct {
 	from               int64
 }
 
-// add takes a window of the process in that row.
-func (t *transfers) add(p *process, row int, op string, w *window) {
+// add takes a window of the process.
+func (t *transfers) add(p *process, op string, w *window) {
 	g := t.known.Of(p.Process, int(w.Talk))
-	if g < 0 || row < 0 {
+	if g < 0 || p.row < 0 {
 		return
 	}
 
@@ -86,7 +86,7 @@ func (t *transfers) add(p *process, row int, op string, w *window) {
 		t.pending[key] = x
 	}
 
-	x.Rows, x.Seconds = append(x.Rows, int32(row)), append(x.Seconds, w.Seconds)
+	x.Rows, x.Seconds = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
 	if w.Quickest == w.Quickest && !(x.Quickest <= w.Quickest) {
 		x.Quickest = w.Quickest

@@ -24,8 +24,6 @@ type database struct {
 	at   ddl.Address
 	conn driver.Conn
 	rows uint64 // about how many rows one query brings
-	// links are connections that are kept for selectColumns.
-	links chan *native.Conn
 }
 
 // readTimeout bounds one query.
@@ -67,7 +65,7 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 		return nil, fmt.Errorf("open %s: %w", at, err)
 	}
 
-	d := &database{at: at, conn: conn, rows: rangeRows, links: make(chan *native.Conn, o.workers())}
+	d := &database{at: at, conn: conn, rows: rangeRows}
 	if err := conn.Ping(ctx); err != nil {
 		d.at.Hosts = []string{at.Host} // the one that the error is of
 
@@ -78,17 +76,7 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 }
 
 // Close implements Source.
-func (d *database) Close() error {
-	errs := []error{d.conn.Close()}
-	for {
-		select {
-		case l := <-d.links:
-			errs = append(errs, l.Close())
-		default:
-			return errors.Join(errs...)
-		}
-	}
-}
+func (d *database) Close() error { return d.conn.Close() }
 
 // Codes of ClickHouse's errors that a person can do something about, by the numbers of its
 // src/Common/ErrorCodes.cpp, which are never given anew.
@@ -194,6 +182,15 @@ func (d *database) listJobs(ctx context.Context) (jobs []string, err error) {
 // query runs q and calls each for every row.
 func query(ctx context.Context, d *database, q string, each func(driver.Rows) error) error {
 	if err := native.EachRow(ctx, d.conn, q, each); err != nil {
+		return d.explain("read", err)
+	}
+
+	return nil
+}
+
+// scan reads the one row that q is answered with.
+func (d *database) scan(ctx context.Context, q string, into ...any) error {
+	if err := d.conn.QueryRow(ctx, q).Scan(into...); err != nil {
 		return d.explain("read", err)
 	}
 

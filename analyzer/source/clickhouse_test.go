@@ -88,14 +88,14 @@ func TestByKey(t *testing.T) {
 				part = append(part, row.Step{Rank: random.Uint32N(3), Incarnation: random.Uint64N(2), Step: random.Uint64N(4), Repeat: uint16(random.UintN(2))})
 			}
 
-			slices.SortFunc(part, func(a, b row.Step) int { return compareSteps(&a, &b) })
+			slices.SortFunc(part, func(a, b row.Step) int { return row.CompareSteps(&a, &b) })
 			rows = append(rows, part...)
 		}
 
 		want := slices.Clone(rows)
-		slices.SortFunc(want, func(a, b row.Step) int { return compareSteps(&a, &b) })
+		slices.SortFunc(want, func(a, b row.Step) int { return row.CompareSteps(&a, &b) })
 		want = slices.Compact(want)
-		got := byKey(rows, compareSteps)
+		got := byKey(rows, row.CompareSteps)
 		if !slices.Equal(got, want) {
 			t.Fatalf("%d rows: %d of %d keys, or another order", len(rows), len(got), len(want))
 		}

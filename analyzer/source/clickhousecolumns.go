@@ -66,70 +66,33 @@ func move[T any](columns []column[T], got []native.Column, job string, rows []T)
 	}
 }
 
-// columns runs q and hands over the blocks of its answer. A connection that was kept may
-// have died since: as long as nothing came over it q is sent again over a new one.
+// columns runs q over a connection of its own and hands over the blocks of its answer: a query brings
+// many thousand rows, beside which connecting is nothing.
 func (d *database) columns(ctx context.Context, q string, each func([]native.Column, int) error) error {
-	for {
-		l, err := d.link(ctx)
-		if err != nil {
-			return d.explain("connect to", err)
-		}
-
-		// begun says that rows were handed over: then a second try would hand them over twice.
-		kept, begun := l.Used, false
-		stop, err := l.Watch(ctx)
-		if err == nil {
-			err = l.Select(q, "", readSettings, func(columns []native.Column, n int) error {
-				begun = true
-				return each(columns, n)
-			})
-			stop()
-		}
-
-		if err == nil && !l.Spoilt {
-			d.keep(l)
-			return nil
-		}
-
-		closed := l.Close()
-		if err == nil {
-			return closed
-		}
-
-		// A cancelled query looks like a broken connection; the caller wants the context's reason.
-		err = native.EndOf(ctx, err)
-		var refused *clickhouse.Exception
-		if !kept || begun || ctx.Err() != nil || errors.As(err, &refused) {
-			return errors.Join(d.explain("read", err), closed)
-		}
+	o, err := native.Options(d.at, readTimeout)
+	if err != nil {
+		return d.explain("connect to", err)
 	}
+
+	l, err := native.Dial(ctx, o)
+	if err != nil {
+		return d.explain("connect to", err)
+	}
+
+	stop, err := l.Watch(ctx)
+	if err == nil {
+		err = l.Select(q, "", readSettings, each)
+		stop()
+	}
+
+	// A cancelled query looks like a broken connection; the caller wants the context's reason.
+	if err = native.EndOf(ctx, err); err != nil {
+		err = d.explain("read", err)
+	}
+
+	return errors.Join(err, l.Close())
 }
 
 // readSettings go with each query: what a shard that is down holds is missing, an error and
 // not a smaller job.
 var readSettings = clickhouse.Settings{"skip_unavailable_shards": 0}
-
-// link returns a connection that was kept, or a new one.
-func (d *database) link(ctx context.Context) (*native.Conn, error) {
-	select {
-	case l := <-d.links:
-		return l, nil
-	default:
-	}
-
-	o, err := native.Options(d.at, readTimeout)
-	if err != nil {
-		return nil, err
-	}
-
-	return native.Dial(ctx, o)
-}
-
-// keep keeps a connection for the next query.
-func (d *database) keep(l *native.Conn) {
-	select {
-	case d.links <- l:
-	default:
-		_ = l.Close() // there are enough
-	}
-}

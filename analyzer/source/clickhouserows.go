@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unique"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -23,27 +22,43 @@ func (d *database) Load(ctx context.Context, job string, take func(*row.Rows), o
 	return loadTables(ctx, d, d.at.String(), job, take, o)
 }
 
-// ranks reads the table of ranks, the highest version of each incarnation.
-func (d *database) ranks(ctx context.Context, job string, _ Options, _ *Info) ([]row.Rank, error) {
+// ranks implements tables.
+func (d *database) ranks(ctx context.Context, job string, _ Options) ([]row.Rank, error) {
 	// A large job's rows are kilobytes of ranks each: of so many comes a block.
 	const tail = "SETTINGS max_block_size = 1024"
 	ranks, err := selectColumns(ctx, d, columnsOf[row.Rank](members{}), row.RanksTable, job, "", tail, nil)
 	return newestRanks(ranks), err
 }
 
-// steps implements tables. The server neither sorts nor looks for doubles (LIMIT 1 BY): that was
-// two fifths of its work.
-func (d *database) steps(ctx context.Context, part rankRange, job string, buffer []row.Step) ([]row.Step, error) {
-	buffer = slices.Grow(buffer[:0], int(part.rows))
-	rows, err := selectColumns(ctx, d, stepColumns, row.StepsTable, job, part.where(), "", buffer)
-	return byKey(rows, compareSteps), err
+// sign implements tables. The sum of versions rises with each new word on a process, whichever it is.
+func (d *database) sign(ctx context.Context, job string) (string, error) {
+	var n, versions uint64
+	var started int64
+	q := "SELECT count(), sum(version), max(started_ns) FROM " + row.RanksTable + " WHERE job = " + ddl.Literal(job)
+	err := d.scan(ctx, q, &n, &versions, &started)
+	return fmt.Sprint(n, versions, started), err
 }
 
-// communications implements tables.
-func (d *database) communications(ctx context.Context, part rankRange, job string, buffer []row.Communication) ([]row.Communication, error) {
-	buffer = slices.Grow(buffer[:0], int(part.rows))
-	rows, err := selectColumns(ctx, d, communicationColumns, row.CommunicationsTable, job, part.where(), "", buffer)
-	return byKey(rows, compareCommunications), err
+// split implements tables. The server neither sorts nor looks for doubles (LIMIT 1 BY): that was
+// two fifths of its work.
+func (d *database) split(ctx context.Context, table, job string) ([]part, error) {
+	ranges, err := d.ranges(ctx, table, job)
+	parts := make([]part, len(ranges))
+	for i, r := range ranges {
+		parts[i] = func(ctx context.Context, rows *row.Rows) error {
+			if table == row.StepsTable {
+				steps, err := selectColumns(ctx, d, stepColumns, table, job, r.where(), "", slices.Grow(rows.Steps[:0], int(r.rows)))
+				*rows = row.Rows{Steps: byKey(steps, row.CompareSteps)}
+				return err
+			}
+
+			communications, err := selectColumns(ctx, d, communicationColumns, table, job, r.where(), "", slices.Grow(rows.Communications[:0], int(r.rows)))
+			*rows = row.Rows{Communications: byKey(communications, row.CompareCommunications)}
+			return err
+		}
+	}
+
+	return parts, err
 }
 
 // rankRange is a closed range of ranks, and how many rows they had when it was made.
@@ -55,8 +70,8 @@ type rankRange struct {
 // where is the condition for the range: rank is the second column of the primary key, behind job.
 func (r rankRange) where() string { return fmt.Sprintf("rank BETWEEN %d AND %d", r.from, r.to) }
 
-// split implements tables: it cuts the ranks of a job into ranges of about rangeRows rows.
-func (d *database) split(ctx context.Context, table, job string, _ *Info) ([]rankRange, error) {
+// ranges cuts the ranks of a job into ranges of about rangeRows rows of a table.
+func (d *database) ranges(ctx context.Context, table, job string) ([]rankRange, error) {
 	var all []rankRange
 	q := "SELECT rank, count() FROM " + table + " WHERE job = " + ddl.Literal(job) + " GROUP BY rank ORDER BY rank"
 	err := query(ctx, d, q, func(r driver.Rows) error {
@@ -91,24 +106,8 @@ func selectRows[T any](ctx context.Context, d *database, table, job, where, tail
 			return err
 		}
 
-		shareWords(&one)
 		rows = append(rows, one)
 		return nil
 	})
 	return rows, err
-}
-
-// shareWords keeps one copy of each of the few words (nodes, groups, ops) that millions of rows
-// repeat.
-func shareWords(one any) {
-	share := func(s *string) { *s = unique.Make(*s).Value() }
-	switch r := one.(type) {
-	case *row.Step:
-		share(&r.Node)
-	case *row.Communication:
-		share(&r.Node)
-		share(&r.Group)
-		share(&r.Dim)
-		share(&r.Op)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -224,12 +223,7 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, commu
 
 		r := &rolled{segments: len(segments)}
 		r.counts, err = rollup.Dir(ctx, dir, p.Options(dir, rollup.None), func(rows *row.Rows) error {
-			r.rows.Ranks = append(r.rows.Ranks, rows.Ranks...)
-			r.rows.Steps = append(r.rows.Steps, rows.Steps...)
-			if communications {
-				r.rows.Communications = append(r.rows.Communications, rows.Communications...)
-			}
-
+			r.rows.Add(rows)
 			return nil
 		})
 		if errors.Is(err, fs.ErrNotExist) && tries < again {
@@ -238,6 +232,10 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, commu
 
 		if err != nil {
 			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
+		}
+
+		if !communications {
+			r.rows.Communications = nil
 		}
 
 		if notUnderstood(r.counts) > 0 {
@@ -252,18 +250,7 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, commu
 // says where it is and how it begins; "" when there is none.
 func oddLine(dir segment.RankDir, segments []segment.Info) string {
 	for _, info := range segments {
-		// The rollup itself says what it does not understand, so this one reads for its counts alone.
-		probe := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.None})
-		found := ""
-		err := eachLine(filepath.Join(dir.Path, info.Name), func(path string, offset int64, line []byte) bool {
-			probe.Line(offset, line)
-			if notUnderstood(probe.Counts()) > 0 {
-				found = fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
-			}
-
-			return found == ""
-		})
-		if found != "" || err != nil {
+		if found := oddLineOf(dir, filepath.Join(dir.Path, info.Name)); found != "" {
 			return found
 		}
 	}
@@ -271,29 +258,26 @@ func oddLine(dir segment.RankDir, segments []segment.Info) string {
 	return ""
 }
 
-// notUnderstood counts lines of nobody's format and those that are no text at all.
-func notUnderstood(c rollup.Counts) uint64 { return c.Unknown + c.Garbage }
-
-// eachLine calls each with the lines of a segment while it returns true.
-func eachLine(path string, each func(path string, offset int64, line []byte) bool) (err error) {
+// oddLineOf looks into one segment, as far as it can be read.
+func oddLineOf(dir segment.RankDir, path string) string {
 	f, err := segment.OpenReader(path)
 	if err != nil {
-		return err
+		return ""
 	}
-
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer f.Close()
+	// The rollup itself says what it does not understand, so this one reads for its counts alone.
+	probe := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.None})
 	for {
 		line, offset, err := f.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-
 		if err != nil {
-			return err
+			return ""
 		}
 
-		if !each(path, offset, line) {
-			return nil
+		if probe.Line(offset, line); notUnderstood(probe.Counts()) > 0 {
+			return fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
 		}
 	}
 }
+
+// notUnderstood counts lines of nobody's format and those that are no text at all.
+func notUnderstood(c rollup.Counts) uint64 { return c.Unknown + c.Garbage }

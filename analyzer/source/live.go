@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
@@ -20,25 +19,23 @@ import (
 //
 // It is not safe for concurrent use.
 type Live struct {
-	spec string
-	o    Options
-	db   *database      // kept open
-	made *profiles.Tree // of a folder of profiles, as it was when it was found
-	none error          // why there is none in it
+	spec       string
+	scheme, at string // as splitSpec tells them
+	o          Options
+	db         *database      // kept open
+	made       *profiles.Tree // of a folder of profiles, as it was when it was found
+	none       error          // why there is none in it
 }
 
 // OpenLive returns the live source that spec names, as Open takes it. Nothing is
 // read yet; a spec that can never be one is an error.
-func OpenLive(ctx context.Context, spec string, o Options) (*Live, error) {
-	scheme, _, _ := strings.Cut(spec, ":")
-	switch {
-	case spec == "":
-		return nil, errors.New("open source: no name given; " + forms)
-	case scheme != clickHouseScheme && strings.Contains(spec, "://") && scheme != parquetScheme:
-		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
+func OpenLive(_ context.Context, spec string, o Options) (*Live, error) {
+	scheme, at, err := splitSpec(spec)
+	if err != nil {
+		return nil, err
 	}
 
-	return &Live{spec: spec, o: o}, nil
+	return &Live{spec: spec, scheme: scheme, at: at, o: o}, nil
 }
 
 // Close frees connections.
@@ -57,37 +54,19 @@ func (l *Live) Close() error {
 
 // Missing reports whether the source is a directory that is not there, or not there yet.
 func (l *Live) Missing() bool {
-	if strings.HasPrefix(l.spec, clickHouseScheme+":") {
-		return false
-	}
-
-	dir, _ := l.dir()
-	_, err := os.Stat(dir)
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// dir returns the directory and whether it is a Parquet store.
-func (l *Live) dir() (dir string, parquet bool) {
-	if rest, ok := strings.CutPrefix(l.spec, parquetScheme+":"); ok {
-		return strings.TrimPrefix(rest, "//"), true
-	}
-
-	if l.made != nil {
-		return l.made.Dir, false
-	}
-
-	return l.spec, isStore(l.spec)
+	_, err := os.Stat(l.at)
+	return l.scheme != clickHouseScheme && l.made == nil && errors.Is(err, fs.ErrNotExist)
 }
 
 // now returns the source as it is now. A database is connected to at the first use, and again
 // after an error of connecting.
 func (l *Live) now(ctx context.Context) (Source, error) {
-	if strings.HasPrefix(l.spec, clickHouseScheme+":") {
+	if l.scheme == clickHouseScheme {
 		if l.db != nil {
 			return l.db, nil
 		}
 
-		db, err := openClickHouse(ctx, l.spec, l.o)
+		db, err := openClickHouse(ctx, l.at, l.o)
 		if err != nil {
 			return nil, err
 		}
@@ -97,12 +76,14 @@ func (l *Live) now(ctx context.Context) (Source, error) {
 	}
 
 	// Of a directory nothing is kept: whoever asks lists anew what is there.
-	dir, parquet := l.dir()
-	if parquet {
-		return &store{dir: dir}, nil
+	switch {
+	case l.made != nil:
+		return &tree{dir: l.made.Dir, made: l.made}, nil
+	case l.scheme == parquetScheme || isStore(l.at):
+		return &store{dir: l.at}, nil
 	}
 
-	return &tree{dir: dir, made: l.made}, nil
+	return &tree{dir: l.at}, nil
 }
 
 // None says why the last Jobs found nothing in a folder, nil where that isn't known.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -17,20 +16,24 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// partsReader follows the files of a job in a Parquet store.
-type partsReader struct {
-	storeReader
+// newFiles are the files of a job in a Parquet store that were not handed over yet.
+type newFiles struct {
 	s     *store
-	done  map[string]bool // base names that were handed over
-	batch []part          // new files, being handed over by windows
+	o     Options
+	job   string
+	done  map[string]bool // tables and base names of those that were
+	batch []file          // that the last look found
 }
 
-type part struct {
-	path, name     string
-	communications bool
-	rows           int64
-	first, last    int64 // start_ns
+// file is one of them.
+type file struct {
+	table, path string
+	spans       []span
+	first, last int64 // start_ns
 }
+
+// name is what a cursor keeps.
+func (f *file) name() string { return f.table + "/" + filepath.Base(f.path) }
 
 // follow implements Source.
 func (s *store) follow(o Options, job string, from []byte) (feed.Reader, error) {
@@ -39,226 +42,132 @@ func (s *store) follow(o Options, job string, from []byte) (feed.Reader, error) 
 		return nil, err
 	}
 
-	r := &partsReader{s: s, done: map[string]bool{}}
+	n := &newFiles{s: s, o: o, job: job, done: map[string]bool{}}
 	for _, name := range c.Done {
-		r.done[name] = true
+		n.done[name] = true
 	}
 
-	r.storeReader, err = newStoreReader(o, job)
-	return r, err
+	return newStoreReader(s, n, o, job)
 }
 
-// Read implements feed.Reader.
-func (r *partsReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
-	if r.batch == nil {
-		if err := r.readRanks(ctx, take); err != nil {
-			return false, err
-		}
-
-		if err := r.look(); err != nil || r.batch == nil {
-			return false, err
-		}
-	}
-
-	from := r.from + int64(r.window)*r.width
-	to := from + r.width
-	r.window++
-	if r.window == r.number {
-		// Division rounds down: the last window takes what is left over.
-		to = math.MaxInt64
-	}
-
-	var rows row.Rows
-	err := inOrder(ctx, len(r.batch), r.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
-		p := &r.batch[i]
-		// Most files hold one stretch of time, so that a window opens few of them.
-		if p.last < from || p.first >= to {
-			return &row.Rows{}, nil
-		}
-
-		return guarded(p.path, func() (*row.Rows, error) { return p.read(r.job, from, to) })
-	}, func(_ int, some *row.Rows) error {
-		rows.Steps = append(rows.Steps, some.Steps...)
-		rows.Communications = append(rows.Communications, some.Communications...)
-		return nil
-	})
-	if err != nil {
-		r.batch = nil // from the beginning next time
-		return false, err
-	}
-
-	// The feed wants rows of one process by their starts, and files are of several ranks each.
-	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
-		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
-	})
-	if err := take(&rows); err != nil {
-		r.batch = nil
-		return false, err
-	}
-
-	if r.window < r.number {
-		return true, nil
-	}
-
-	for _, p := range r.batch {
-		r.done[p.name] = true
-	}
-
-	r.batch = nil
-	return false, nil
-}
-
-// readRanks hands the table of ranks over when it changed.
-func (r *partsReader) readRanks(ctx context.Context, take func(*row.Rows) error) error {
-	paths, err := r.s.parts(row.RanksTable, r.job)
-	if err != nil {
-		return err
-	}
-
-	sign := ""
-	for _, p := range paths {
-		info, err := os.Lstat(p)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-
-		if err != nil {
-			return fmt.Errorf("read Parquet store: %w", err)
-		}
-
-		sign += fmt.Sprint(filepath.Base(p), info.Size(), info.ModTime().UnixNano(), ";")
-	}
-
-	if sign == r.sign {
-		return nil
-	}
-
-	var info Info
-	ranks, err := r.s.ranks(ctx, r.job, r.o, &info)
-	if err != nil {
-		return err
-	}
-
-	return r.identities(ranks, sign, take)
-}
-
-// look finds new files and cuts their time into windows.
-func (r *partsReader) look() error {
-	var batch []part
-	total := int64(0)
+// look implements news.
+func (n *newFiles) look(_ context.Context, communications bool) (rows, first, last int64, err error) {
+	n.batch = nil
+	first, last = math.MaxInt64, math.MinInt64
 	for _, table := range []string{row.StepsTable, row.CommunicationsTable} {
-		if table == row.CommunicationsTable && !r.comms {
+		if table == row.CommunicationsTable && !communications {
 			continue
 		}
 
-		paths, err := r.s.parts(table, r.job)
+		paths, err := n.s.files(table, n.job)
 		if err != nil {
-			return err
+			return 0, 0, 0, err
 		}
 
 		for _, path := range paths {
-			p := part{path: path, name: table + "/" + filepath.Base(path), communications: table == row.CommunicationsTable}
-			if r.done[p.name] {
+			f := file{table: table, path: path}
+			if n.done[f.name()] {
 				continue
 			}
 
-			p, err := guarded(path, func() (part, error) { return p, p.measure(r.job) })
+			some, err := guarded(path, f.measure)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 
 			if err != nil {
-				return err
+				return 0, 0, 0, err
 			}
 
-			batch = append(batch, p)
-			total += p.rows
+			n.batch = append(n.batch, f)
+			rows, first, last = rows+some, min(first, f.first), max(last, f.last)
 		}
 	}
 
-	if len(batch) == 0 {
+	return rows, first, last, nil
+}
+
+// read implements news.
+func (n *newFiles) read(ctx context.Context, from, to int64, _ bool) (*row.Rows, error) {
+	rows := &row.Rows{}
+	err := inOrder(ctx, len(n.batch), n.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
+		return n.batch[i].read(n.job, from, to)
+	}, func(_ int, some *row.Rows) error {
+		rows.Add(some)
 		return nil
-	}
-
-	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, p := range batch {
-		first, last = min(first, p.first), max(last, p.last)
-	}
-
-	r.batch = batch
-	r.cut(total, first, last)
-	return nil
+	})
+	// The feed wants rows of one process by their starts, and files are of several ranks each.
+	slices.SortStableFunc(rows.Steps, func(a, b row.Step) int {
+		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(a.Rank, b.Rank))
+	})
+	return rows, err
 }
 
-// Cursor implements feed.Reader.
-func (r *partsReader) Cursor() []byte {
-	return cursor{Done: slices.Sorted(maps.Keys(r.done))}.text()
+// taken implements news.
+func (n *newFiles) taken(_ *row.Rows, last bool) {
+	for i := range n.batch {
+		if last {
+			n.done[n.batch[i].name()] = true
+		}
+	}
 }
+
+// cursor implements news.
+func (n *newFiles) cursor() cursor { return cursor{Done: slices.Sorted(maps.Keys(n.done))} }
+
+// startColumn is the start alone, which is the same in both tables.
+var startColumn = slices.DeleteFunc(columnsOfSteps(), func(c column[row.Step]) bool { return c.name != "start_ns" })
 
 // measure reads the starts alone: how many rows, from when to when.
-func (p *part) measure(job string) error {
-	p.first, p.last = math.MaxInt64, math.MinInt64
-	see := func(start int64) {
-		p.first, p.last = min(p.first, start), max(p.last, start)
-		p.rows++
-	}
-	if p.communications {
-		return eachOf(p.path, startOf(communicationColumns), job, func(r *row.Communication) { see(r.StartNs) })
+func (f *file) measure() (rows int64, err error) {
+	f.first, f.last = math.MaxInt64, math.MinInt64
+	if f.spans, err = spansOf([]string{f.path}); err != nil {
+		return 0, err
 	}
 
-	return eachOf(p.path, startOf(stepColumns), job, func(r *row.Step) { see(r.StartNs) })
+	var some []row.Step
+	for _, s := range f.spans {
+		if some, err = readSpan(s, startColumn, "", some); err != nil {
+			return 0, err
+		}
+
+		for i := range some {
+			f.first, f.last = min(f.first, some[i].StartNs), max(f.last, some[i].StartNs)
+		}
+
+		rows += int64(len(some))
+	}
+
+	return rows, nil
 }
 
 // read returns the rows that start in [from, to).
-func (p *part) read(job string, from, to int64) (*row.Rows, error) {
-	var out row.Rows
-	if p.communications {
-		return &out, eachOf(p.path, communicationColumns, job, func(r *row.Communication) {
-			if r.StartNs >= from && r.StartNs < to {
-				out.Communications = append(out.Communications, *r)
-			}
-		})
+func (f *file) read(job string, from, to int64) (*row.Rows, error) {
+	all := &row.Rows{}
+	// Most files hold one stretch of time, so that a window opens few of them.
+	if f.last < from || f.first >= to {
+		return all, nil
 	}
 
-	return &out, eachOf(p.path, stepColumns, job, func(r *row.Step) {
-		if r.StartNs >= from && r.StartNs < to {
-			out.Steps = append(out.Steps, *r)
+	var some row.Rows
+	for _, s := range f.spans {
+		if err := s.read(f.table, job, &some); err != nil {
+			return nil, err
 		}
-	})
-}
 
-// startOf is the column of a row's start alone.
-func startOf[T any](columns []column[T]) []column[T] {
-	i := slices.IndexFunc(columns, func(c column[T]) bool { return c.name == "start_ns" })
-	return columns[i : i+1]
-}
-
-// eachOf calls use with each row of a file.
-func eachOf[T any](path string, columns []column[T], job string, use func(*T)) error {
-	spans, err := spansOf([]string{path})
-	if err != nil {
-		return err
+		some.Steps = slices.DeleteFunc(some.Steps, func(s row.Step) bool { return s.StartNs < from || s.StartNs >= to })
+		some.Communications = slices.DeleteFunc(some.Communications, func(c row.Communication) bool { return c.StartNs < from || c.StartNs >= to })
+		all.Add(&some)
 	}
 
-	var rows []T
-	for _, s := range spans {
-		if rows, err = readSpan(s, columns, job, rows); err != nil {
-			return err
-		}
-
-		for i := range rows {
-			use(&rows[i])
-		}
-	}
-
-	return nil
+	return all, nil
 }
 
 // newest returns when the job's newest file was written.
 func (s *store) newest(_ context.Context, job string) (time.Time, error) {
 	var newest time.Time
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
-		paths, err := s.parts(table, job)
+		paths, err := s.files(table, job)
 		if err != nil {
 			return newest, err
 		}

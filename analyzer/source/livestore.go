@@ -1,8 +1,10 @@
 package source
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -19,13 +21,15 @@ const (
 	overlap    = int64(3 * time.Minute)
 )
 
-// storeReader is what the readers of stores have in common: what is stored is finished, and is
-// handed over by windows of start times.
+// storeReader follows a job in a store: what is stored is finished, and is handed over by windows
+// of start times.
 type storeReader struct {
+	s        tables
+	news     news
 	o        Options
 	job      string
 	topology *topology.File
-	sign     string // tells whether the table of ranks that was handed over has changed
+	known    string // sign of the table of ranks that was handed over
 	comms    bool   // communications are of use
 
 	// The rows of a first look are those of the whole job: windows bound what is held of them.
@@ -33,24 +37,78 @@ type storeReader struct {
 	window, number int
 }
 
+// news are the rows of a job that were not handed over yet. Communications may be of no use.
+type news interface {
+	// look finds out how many there are, and from when to when they start. After a window that was
+	// not taken it finds the same again.
+	look(ctx context.Context, communications bool) (rows, first, last int64, err error)
+	// read returns those that start in [from, to), the steps by their starts. math.MaxInt64 is no end:
+	// what came since the look may be read with it.
+	read(ctx context.Context, from, to int64, communications bool) (*row.Rows, error)
+	// taken says that rows of read were taken, and with the last window all that look found.
+	taken(rows *row.Rows, last bool)
+	cursor() cursor
+}
+
 // newStoreReader reads the given topology once: a file that is wrong is an error before any row is.
-func newStoreReader(o Options, job string) (r storeReader, err error) {
-	r.o, r.job = o, job
-	r.topology, err = o.givenTopology()
-	return r, err
+func newStoreReader(s tables, n news, o Options, job string) (*storeReader, error) {
+	given, err := o.givenTopology()
+	return &storeReader{s: s, news: n, o: o, job: job, topology: given}, err
 }
 
-// cut cuts the time from the first to the last of so many rows into windows.
-func (r *storeReader) cut(rows, first, last int64) {
-	r.window, r.from = 0, first
-	r.number = int(max(1, rows/windowRows))
-	r.width = max(1, (last-first)/int64(r.number))
+// Read implements feed.Reader.
+func (r *storeReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
+	if r.window == r.number {
+		if err := r.identities(ctx, take); err != nil {
+			return false, err
+		}
+
+		rows, first, last, err := r.news.look(ctx, r.comms)
+		if err != nil || rows == 0 {
+			return false, err
+		}
+
+		r.window, r.from = 0, first
+		r.number = int(max(1, rows/windowRows))
+		r.width = max(1, (last-first)/int64(r.number))
+	}
+
+	from := r.from + int64(r.window)*r.width
+	to := from + r.width
+	r.window++
+	if r.window == r.number {
+		// Division rounds down: the last window takes what is left over.
+		to = math.MaxInt64
+	}
+
+	rows, err := r.news.read(ctx, from, to, r.comms)
+	if err == nil {
+		err = take(rows)
+	}
+
+	if err != nil {
+		r.window, r.number = 0, 0 // from the beginning next time
+		return false, err
+	}
+
+	r.news.taken(rows, r.window == r.number)
+	return r.window < r.number, nil
 }
 
-// identities hands the table of ranks over. Without groups in it or in the topology roles must
-// come from who talks to whom.
-func (r *storeReader) identities(ranks []row.Rank, sign string, take func(*row.Rows) error) error {
-	r.sign = sign
+// identities hands the table of ranks over when it changed. Without groups in it or in the topology
+// roles must come from who talks to whom.
+func (r *storeReader) identities(ctx context.Context, take func(*row.Rows) error) error {
+	sign, err := r.s.sign(ctx, r.job)
+	if err != nil || sign == r.known {
+		return err
+	}
+
+	ranks, err := r.s.ranks(ctx, r.job, r.o)
+	if err != nil {
+		return err
+	}
+
+	r.known = sign
 	r.comms = (r.topology == nil || len(r.topology.Groups) == 0) && !slices.ContainsFunc(ranks, func(r row.Rank) bool { return len(r.Groups) > 0 })
 	return take(&row.Rows{Ranks: ranks})
 }
@@ -63,6 +121,9 @@ func (r *storeReader) Drain() {}
 
 // Damaged implements feed.Reader: what can't be read in a store is an error of Read.
 func (r *storeReader) Damaged() []string { return nil }
+
+// Cursor implements feed.Reader.
+func (r *storeReader) Cursor() []byte { return r.news.cursor().text() }
 
 // cursor is what a reader's Cursor says, as JSON: one of these, by what is followed.
 type cursor struct {

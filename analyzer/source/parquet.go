@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -116,8 +117,8 @@ func jobOf(folder string) (string, error) {
 	return escaped, nil
 }
 
-// parts returns the Parquet files of one job of a table, in the order of names.
-func (s *store) parts(table, job string) ([]string, error) {
+// files returns the Parquet files of one job of a table, in the order of names.
+func (s *store) files(table, job string) ([]string, error) {
 	folders, err := s.folders(table)
 	if err != nil || folders[job] == "" {
 		return nil, err
@@ -132,29 +133,24 @@ func (s *store) Load(ctx context.Context, job string, take func(*row.Rows), o Op
 }
 
 // split implements tables.
-func (s *store) split(_ context.Context, table, job string, info *Info) ([]span, error) {
-	paths, err := s.parts(table, job)
+func (s *store) split(_ context.Context, table, job string) ([]part, error) {
+	paths, err := s.files(table, job)
 	if err != nil {
 		return nil, err
 	}
 
-	info.Parts += len(paths)
-	return spansOf(paths)
+	spans, err := spansOf(paths)
+	parts := make([]part, len(spans))
+	for i := range spans {
+		parts[i] = func(_ context.Context, rows *row.Rows) error { return spans[i].read(table, job, rows) }
+	}
+
+	return parts, err
 }
 
-// steps implements tables.
-func (s *store) steps(_ context.Context, part span, job string, buffer []row.Step) ([]row.Step, error) {
-	return guarded(part.path, func() ([]row.Step, error) { return readSpan(part, stepColumns, job, buffer) })
-}
-
-// communications implements tables.
-func (s *store) communications(_ context.Context, part span, job string, buffer []row.Communication) ([]row.Communication, error) {
-	return guarded(part.path, func() ([]row.Communication, error) { return readSpan(part, communicationColumns, job, buffer) })
-}
-
-// ranks reads the table of ranks, the highest version of each incarnation.
-func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([]row.Rank, error) {
-	paths, err := s.parts(row.RanksTable, job)
+// ranks implements tables.
+func (s *store) ranks(ctx context.Context, job string, o Options) ([]row.Rank, error) {
+	paths, err := s.files(row.RanksTable, job)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +165,27 @@ func (s *store) ranks(ctx context.Context, job string, o Options, info *Info) ([
 		all = append(all, rows...)
 		return nil
 	})
-	info.Parts += len(paths)
 	return newestRanks(all), err
+}
+
+// sign implements tables.
+func (s *store) sign(_ context.Context, job string) (string, error) {
+	paths, err := s.files(row.RanksTable, job)
+	sign := ""
+	for _, p := range paths {
+		info, err := os.Lstat(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+
+		if err != nil {
+			return "", fmt.Errorf("read Parquet store: %w", err)
+		}
+
+		sign += fmt.Sprint(filepath.Base(p), info.Size(), info.ModTime().UnixNano(), ";")
+	}
+
+	return sign, err
 }
 
 // maxRanks bounds the rows of one file of ranks: 100 times the largest job known.

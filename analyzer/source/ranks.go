@@ -10,29 +10,17 @@ import (
 )
 
 // newestRanks returns the rows with the highest version of each incarnation,
-// ordered by rank, start and incarnation.
+// ordered by rank, start and incarnation. It reuses the memory of ranks.
 func newestRanks(ranks []row.Rank) []row.Rank {
-	type key struct {
-		rank        uint32
-		incarnation uint64
+	process := func(a, b row.Rank) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation))
 	}
-	newest := map[key]row.Rank{}
-	for _, r := range ranks {
-		k := key{r.Rank, r.Incarnation}
-		if old, ok := newest[k]; !ok || r.Version > old.Version {
-			newest[k] = r
-		}
-	}
-
-	kept := make([]row.Rank, 0, len(newest))
-	for _, r := range newest {
-		kept = append(kept, r)
-	}
-
-	slices.SortFunc(kept, func(a, b row.Rank) int {
+	slices.SortStableFunc(ranks, func(a, b row.Rank) int { return cmp.Or(process(a, b), cmp.Compare(b.Version, a.Version)) })
+	ranks = slices.CompactFunc(ranks, func(a, b row.Rank) bool { return process(a, b) == 0 })
+	slices.SortFunc(ranks, func(a, b row.Rank) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.StartedNs, b.StartedNs), cmp.Compare(a.Incarnation, b.Incarnation))
 	})
-	return kept
+	return ranks
 }
 
 // members keeps one copy of each group's ranks: those of many thousand ranks name the

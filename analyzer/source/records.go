@@ -62,8 +62,7 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 
 // Records implements Source.
 func (s *store) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
-	var info Info
-	ranks, err := s.ranks(ctx, job, o, &info)
+	ranks, err := s.ranks(ctx, job, o)
 	if err != nil {
 		return err
 	}
@@ -73,12 +72,12 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 	}
 
 	// A file is read in parts by layout.Read, so memory does not grow with it.
-	parts, err := s.parts(row.RecordsTable, job)
+	paths, err := s.files(row.RecordsTable, job)
 	if err != nil {
 		return err
 	}
 
-	for _, path := range parts {
+	for _, path := range paths {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -93,7 +92,7 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 
 // Records implements Source.
 func (d *database) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
-	ranks, err := d.ranks(ctx, job, o, nil)
+	ranks, err := d.ranks(ctx, job, o)
 	if err != nil {
 		return err
 	}
@@ -102,13 +101,13 @@ func (d *database) Records(ctx context.Context, job string, o Options, take func
 		return err
 	}
 
-	parts, err := d.split(ctx, row.RecordsTable, job, nil)
+	ranges, err := d.ranges(ctx, row.RecordsTable, job)
 	if err != nil {
 		return err
 	}
 
-	for _, p := range parts {
-		rows, err := selectRows[row.Record](ctx, d, row.RecordsTable, job, p.where(), "ORDER BY segment, offset LIMIT 1 BY segment, offset")
+	for _, r := range ranges {
+		rows, err := selectRows[row.Record](ctx, d, row.RecordsTable, job, r.where(), "ORDER BY segment, offset LIMIT 1 BY segment, offset")
 		if err == nil {
 			err = take(nil, rows)
 		}

@@ -58,7 +58,7 @@ type Options struct {
 	// NoCommunications leaves the communications table out.
 	NoCommunications bool
 	// Progress is called after each part (rank, span of a file, range of ranks) that was
-	// read, from the goroutine that called Load; nil is silent.
+	// read, one call after the other; nil is silent.
 	Progress func(done, total int)
 }
 
@@ -90,7 +90,7 @@ type Info struct {
 	Steps          int // rows of steps
 	Communications int // rows of communications
 
-	Parts int // files or segments read; 0 for ClickHouse
+	Parts int // segments read (files)
 	Lines int // lines read (files)
 	// Unknown counts lines that are neither laggard's nor TaskD's, Torn files that
 	// end in the middle of a line.
@@ -178,21 +178,19 @@ func Pick(ctx context.Context, s Source, name, job string) (string, error) {
 // `clickhouse://user@host:port/db`. A plain directory that holds a Parquet store
 // is opened as one. An error names the object, the cause and what to do.
 func Open(ctx context.Context, spec string, o Options) (Source, error) {
-	scheme, rest, found := strings.Cut(spec, ":")
+	scheme, at, err := splitSpec(spec)
 	switch {
-	case spec == "":
-		return nil, errors.New("open source: no name given; " + forms)
-	case found && scheme == clickHouseScheme:
-		db, err := openClickHouse(ctx, spec, o)
+	case err != nil:
+		return nil, err
+	case scheme == clickHouseScheme:
+		db, err := openClickHouse(ctx, at, o)
 		if err != nil {
 			return nil, err // a nil *database would be a Source
 		}
 
 		return db, nil
-	case found && scheme == parquetScheme:
-		return openParquet(strings.TrimPrefix(rest, "//"))
-	case strings.Contains(spec, "://"):
-		return nil, fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
+	case scheme == parquetScheme:
+		return openParquet(at)
 	}
 
 	// Who names a format means profiles, even where the folder would pass for a profiling directory.
@@ -213,6 +211,23 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 	}
 
 	return openDir(ctx, spec, o)
+}
+
+// splitSpec returns the scheme of what spec names, "" of a directory or file, and where that is.
+func splitSpec(spec string) (scheme, at string, err error) {
+	scheme, rest, found := strings.Cut(spec, ":")
+	switch {
+	case spec == "":
+		return "", "", errors.New("open source: no name given; " + forms)
+	case found && scheme == clickHouseScheme:
+		return scheme, spec, nil
+	case found && scheme == parquetScheme:
+		return scheme, strings.TrimPrefix(rest, "//"), nil
+	case strings.Contains(spec, "://"):
+		return "", "", fmt.Errorf("open source %s: unknown kind %q; %s", Redact(spec), scheme, forms)
+	}
+
+	return "", spec, nil
 }
 
 // openDir opens a profiling directory or, where it is none, a folder of profiles.

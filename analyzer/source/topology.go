@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -45,18 +44,6 @@ func (o Options) givenTopology() (*topology.File, error) {
 	}
 
 	return f, err
-}
-
-// useTopology fills the Info's topology from the file that was given; without one
-// the groups in the ranks' rows are what is known.
-func useTopology(info *Info, o Options, ranks []row.Rank) (err error) {
-	highest := 0
-	for i := range ranks {
-		highest = max(highest, int(ranks[i].Rank))
-	}
-
-	info.Topology, err = info.given(o, highest)
-	return err
 }
 
 // given reads the topology file of the options, nil without one, and notes a world that is too

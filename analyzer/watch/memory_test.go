@@ -28,9 +28,9 @@ import (
 // caches names the fields, by type, that are made again when they are asked for: a
 // restored memory may differ in them alone.
 var caches = map[string][]string{
-	"feed.Feed":      {"layout", "owners", "stale", "passed"},
-	"feed.processes": {"offs", "offKnown", "rowOf", "newest", "world"},
-	"feed.process":   {"at"},
+	"feed.Feed":      {"layout", "owners", "passed"},
+	"feed.processes": {"offs", "offKnown", "world"},
+	"feed.process":   {"at", "row"},
 	"frame.Process":  {"attempt", "later"}, // as of the world
 }
 

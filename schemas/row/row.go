@@ -19,7 +19,11 @@
 // step"; it is never a measured zero.
 package row
 
-import "github.com/laggard-dev/laggard/schemas/record"
+import (
+	"cmp"
+
+	"github.com/laggard-dev/laggard/schemas/record"
+)
 
 // Tables, by name. Parquet's hive folders have the same.
 const (
@@ -125,6 +129,17 @@ type Communication struct {
 	MinNs       int64  `col:"min_ns" parquet:"min_ns"`
 	MaxNs       int64  `col:"max_ns" parquet:"max_ns"`
 	Bytes       int64  `col:"bytes" parquet:"bytes"`
+}
+
+// CompareSteps compares by the key, within a job.
+func CompareSteps(a, b *Step) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
+}
+
+// CompareCommunications compares by the key, within a job.
+func CompareCommunications(a, b *Communication) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.StepFrom, b.StepFrom), cmp.Compare(a.Repeat, b.Repeat),
+		cmp.Compare(a.Group, b.Group), cmp.Compare(a.Op, b.Op))
 }
 
 // Window is the number of steps that one Communication row covers.

@@ -33,9 +33,9 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 	case row.RanksTable:
 		return encode(&w.ranks, out, run(b.Ranks), meta, "rank", "incarnation")
 	case row.StepsTable:
-		return encode(&w.steps, out, slices.Values(sorted(b.Steps, compareSteps)), meta, "rank", "incarnation", "step", "repeat")
+		return encode(&w.steps, out, slices.Values(sorted(b.Steps, row.CompareSteps)), meta, "rank", "incarnation", "step", "repeat")
 	case row.CommunicationsTable:
-		return encode(&w.communications, out, slices.Values(sorted(b.Communications, compareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
+		return encode(&w.communications, out, slices.Values(sorted(b.Communications, row.CompareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
 	case row.RecordsTable:
 		return encode(&w.records, out, unpacked(b.Raws.Words, sorted(b.Raws.Rows, compareRaws)...), meta, "rank", "segment", "offset")
 	case row.VerdictsTable:
@@ -140,16 +140,6 @@ func sorted[T any](rows []T, compare func(*T, *T) int) [][]T {
 	}
 
 	return runs
-}
-
-func compareSteps(a, b *row.Step) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
-		cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
-}
-
-func compareCommunications(a, b *row.Communication) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Incarnation, b.Incarnation),
-		cmp.Compare(a.StepFrom, b.StepFrom), cmp.Compare(a.Repeat, b.Repeat), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Op, b.Op))
 }
 
 func compareRaws(a, b *row.Raw) int {

@@ -38,7 +38,7 @@ const (
 // the connection is not known: it must be closed.
 type Conn struct {
 	Header  []ddl.Column // of the insert that was begun
-	Used    bool         // a query was carried out on it
+	Used    bool         // an insert was carried out on it
 	Spoilt  bool         // its context ended
 	conn    net.Conn
 	reader  *proto.Reader

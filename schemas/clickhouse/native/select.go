@@ -12,7 +12,6 @@ import (
 // Column is one column of a block that was read: Numbers (of any width; an unsigned one of
 // 64 bits keeps its bits), Texts, or lists. It is valid until the next block.
 type Column struct {
-	Name    string
 	Numbers []int64
 	Texts   []string // nil of a column of numbers
 	// Of has the elements of all lists, one list after the other, and Ends where each list
@@ -33,16 +32,15 @@ func (c *Column) List(row int) (from, to int64) {
 // Select sends a query and calls each with the columns and the number of rows of every
 // block that comes. Integers up to 64 bits, String, LowCardinality(String), Array(String) and
 // Array(Array(UInt32)) can be read.
-// Of Texts the same word is the same string all along.
+// Of Texts neighbours that are the same word are the same string.
 func (c *Conn) Select(query, id string, settings clickhouse.Settings, each func(columns []Column, rows int) error) error {
 	if err := c.query(query, id, settings); err != nil {
 		return err
 	}
 
-	s := selection{words: map[string]string{}, each: each}
+	s := selection{each: each}
 	ended, err := c.packets("a query", func() (bool, error) { return false, s.read(c.reader, c.version) })
 	if ended {
-		c.Used = true
 		return nil
 	}
 
@@ -58,12 +56,8 @@ func (c *Conn) Select(query, id string, settings clickhouse.Settings, each func(
 type selection struct {
 	results proto.Results
 	columns []Column
-	words   map[string]string
 	each    func([]Column, int) error
 }
-
-// maxWords bounds the words that are kept once; those beyond are kept as often as they come.
-const maxWords = 64 << 10
 
 // read reads a block as it lies in the packet, or in a body of the format Native.
 func (s *selection) read(r *proto.Reader, version int) error {
@@ -81,8 +75,7 @@ func (s *selection) read(r *proto.Reader, version int) error {
 	}
 
 	for i := range s.results {
-		s.columns[i].Name = s.results[i].Name
-		if err := s.columns[i].take(s.results[i].Data, s); err != nil {
+		if err := s.columns[i].take(s.results[i].Data); err != nil {
 			return fmt.Errorf("column %s: %w", s.results[i].Name, err)
 		}
 	}
@@ -127,9 +120,9 @@ func (c *anyColumn) DecodeState(r *proto.Reader) error {
 // errType is that a column has a type that we ask for nowhere.
 var errType = errors.New("of a type that is no integer, no text and no list of them")
 
-// take takes the values of a column of a block. Numbers are copied, but for int64, which stay ch-go's
-// until the next block.
-func (c *Column) take(data proto.ColResult, s *selection) error {
+// take takes the values of a column of a block. Those that need no other form stay ch-go's until the
+// next block.
+func (c *Column) take(data proto.ColResult) error {
 	if c, ok := data.(*anyColumn); ok {
 		data = c.Data
 	}
@@ -148,31 +141,23 @@ func (c *Column) take(data proto.ColResult, s *selection) error {
 	case *proto.ColUInt8:
 		c.Numbers = widened(c.Numbers, *v)
 	case *proto.ColLowCardinality[string]:
-		c.Texts = append(c.Texts[:0], v.Values...)
-		last, kept := "", ""
-		for i, word := range c.Texts {
-			if word != last {
-				last, kept = word, s.word([]byte(word))
-			}
-
-			c.Texts[i] = kept
-		}
+		c.Texts = v.Values
 	case *proto.ColStr:
 		c.Texts = slices.Grow(c.Texts[:0], len(v.Pos))[:len(v.Pos)]
 		last := ""
 		for i := range c.Texts {
 			if word := v.RowBytes(i); string(word) != last {
-				last = s.word(word)
+				last = string(word)
 			}
 
 			c.Texts[i] = last
 		}
 	case *proto.ColArr[string]:
-		return c.lists(v.Offsets, v.Data, s)
+		return c.lists(v.Offsets, v.Data)
 	case *proto.ColArr[[]uint32]:
-		return c.lists(v.Offsets, v.Data, s)
+		return c.lists(v.Offsets, v.Data)
 	case *proto.ColArr[uint32]:
-		return c.lists(v.Offsets, v.Data, s)
+		return c.lists(v.Offsets, v.Data)
 	default:
 		return errType
 	}
@@ -181,13 +166,13 @@ func (c *Column) take(data proto.ColResult, s *selection) error {
 }
 
 // lists takes the values of a column of lists.
-func (c *Column) lists(ends proto.ColUInt64, of proto.ColResult, s *selection) error {
+func (c *Column) lists(ends proto.ColUInt64, of proto.ColResult) error {
 	if c.Of == nil {
 		c.Of = &Column{}
 	}
 
 	c.Ends = widened(c.Ends, ends)
-	return c.Of.take(of, s)
+	return c.Of.take(of)
 }
 
 // widened returns values as 64-bit ones, in dst where there is room.
@@ -198,18 +183,4 @@ func widened[T ~uint8 | ~uint16 | ~uint32 | ~int32 | ~uint64](dst []int64, value
 	}
 
 	return dst
-}
-
-// word returns the one copy of a word.
-func (s *selection) word(b []byte) string {
-	if kept, ok := s.words[string(b)]; ok {
-		return kept
-	}
-
-	word := string(b)
-	if len(s.words) < maxWords {
-		s.words[word] = word
-	}
-
-	return word
 }

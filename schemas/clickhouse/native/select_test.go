@@ -24,7 +24,7 @@ func TestColumns_CurrentEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer answer.Body.Close()
-		s := selection{words: map[string]string{}, each: each}
+		s := selection{each: each}
 		r := proto.NewReader(answer.Body)
 		for {
 			if err := s.read(r, 0); err != nil {
