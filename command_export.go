@@ -72,8 +72,8 @@ func (e *exporting) check() error {
 
 // run writes the file, then says what of the source is not in it.
 func (e *exporting) run(c *cobra.Command, spec string) error {
-	bar := newProgress(os.Stderr, "export", 0)
-	o := source.Options{From: e.from, Progress: bar.of}
+	bar := newProgress("export")
+	o := source.Options{From: e.from, Progress: bar.at}
 	s, err := source.Open(c.Context(), spec, o)
 	if err != nil {
 		return err
