@@ -80,9 +80,9 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 
 	o := a.from
 	// Quarters of a batch run are noise beside its verdict, so only a terminal is shown how far it is.
-	if bar := newProgress(os.Stderr, "reading", 0); bar.terminal {
+	if bar := newProgress("reading"); bar.terminal {
 		defer bar.done()
-		o.Progress = bar.of
+		o.Progress = bar.at
 	}
 
 	s, err := source.Open(ctx, a.source, o)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -61,8 +60,8 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 		return err
 	}
 
-	bar := newProgress(os.Stderr, "audit", 0)
-	report, err := audit.Run(c.Context(), dir, job, store, sink, bar.of)
+	bar := newProgress("audit")
+	report, err := audit.Run(c.Context(), dir, job, store, sink, bar.at)
 	bar.done()
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func (d *demo) run(ctx context.Context) error {
 
 	defer os.RemoveAll(d.rings)
 	fmt.Fprintf(os.Stderr, "demo: %d workers on %d nodes, %d steps, files in %s\n", demoWorld, demoNodes, d.steps, d.dir)
-	d.progress = newProgress(os.Stderr, "training", d.steps)
+	d.progress = newProgress("training")
 	if err := d.train(ctx); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (d *demo) follow(lines *bufio.Scanner) {
 			continue
 		}
 
-		d.progress.at(n)
+		d.progress.at(n, d.steps)
 		if n >= int(demoLinkFrom*float64(d.steps)) {
 			for _, l := range d.links {
 				l.Limit(demoLinkRate)

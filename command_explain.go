@@ -120,14 +120,14 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 	}
 
 	job := whatif.NewJob(last, whatif.Spread(stepsSince(a.frame, since), limit))
-	reading, seen := newProgress(os.Stderr, "ranks read again", len(a.frame.Ranks)), map[uint32]bool{}
+	reading, seen := newProgress("ranks read again"), map[uint32]bool{}
 	err := a.records(ctx, func(ranks []row.Rank, ranges []row.Record) {
 		job.Take(ranks, ranges)
 		for i := range ranks {
 			seen[ranks[i].Rank] = true
 		}
 
-		reading.at(len(seen))
+		reading.at(len(seen), len(a.frame.Ranks))
 	})
 	reading.done()
 	if err != nil {
@@ -135,9 +135,9 @@ func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Resu
 	}
 
 	fmt.Fprintf(os.Stderr, "replaying at most %d steps of %d ranges\n", limit, job.Ranges())
-	playing := newProgress(os.Stderr, "replays", 0)
+	playing := newProgress("replays")
 	defer playing.done()
-	return job.Replay(repairs, playing.of)
+	return job.Replay(repairs, playing.at)
 }
 
 // repairsOf are the culprits of a verdict as repairs, and the step since when the

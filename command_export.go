@@ -72,8 +72,8 @@ func (e *exporting) check() error {
 
 // run writes the file, then says what of the source is not in it.
 func (e *exporting) run(c *cobra.Command, spec string) error {
-	bar := newProgress(os.Stderr, "export", 0)
-	o := source.Options{From: e.from, Progress: bar.of}
+	bar := newProgress("export")
+	o := source.Options{From: e.from, Progress: bar.at}
 	s, err := source.Open(c.Context(), spec, o)
 	if err != nil {
 		return err
@@ -128,14 +128,11 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 	o.NoCommunications = e.table != row.CommunicationsTable
 	switch e.table {
 	case row.RanksTable:
-		t := newPortion[row.Rank](e, w)
-		return e.load(ctx, s, o, func(r *row.Rows) { t.add(r.Ranks) }, t)
+		return loadTable(ctx, e, w, s, o, func(r *row.Rows) []row.Rank { return r.Ranks })
 	case row.StepsTable:
-		t := newPortion[row.Step](e, w)
-		return e.load(ctx, s, o, func(r *row.Rows) { t.add(r.Steps) }, t)
+		return loadTable(ctx, e, w, s, o, func(r *row.Rows) []row.Step { return r.Steps })
 	case row.CommunicationsTable:
-		t := newPortion[row.Communication](e, w)
-		return e.load(ctx, s, o, func(r *row.Rows) { t.add(r.Communications) }, t)
+		return loadTable(ctx, e, w, s, o, func(r *row.Rows) []row.Communication { return r.Communications })
 	}
 
 	t := newTable[row.Record](e, w)
@@ -153,9 +150,10 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 	return info, t.Close()
 }
 
-// load writes one table of the job, whose rows take writes, and closes it.
-func (e *exporting) load(ctx context.Context, s source.Source, o source.Options, take func(*row.Rows), t io.Closer) (source.Info, error) {
-	info, err := s.Load(ctx, e.job, take, o)
+// loadTable writes one table of the job, whose rows of picks out.
+func loadTable[T any](ctx context.Context, e *exporting, w io.Writer, s source.Source, o source.Options, of func(*row.Rows) []T) (source.Info, error) {
+	t := &portion[T]{out: newTable[T](e, w)}
+	info, err := s.Load(ctx, e.job, func(r *row.Rows) { t.add(of(r)) }, o)
 	if err != nil {
 		return info, err
 	}
@@ -188,10 +186,6 @@ type portion[T any] struct {
 // exportPortion is how many rows are held before they are written. A step is 224 bytes, words aside,
 // so that an export of any size holds some 4 MiB.
 const exportPortion = 16 << 10
-
-func newPortion[T any](e *exporting, w io.Writer) *portion[T] {
-	return &portion[T]{out: newTable[T](e, w)}
-}
 
 // add keeps copies of rows, and writes what is held when it is a portion. Its error is kept: who
 // hands rows over takes none.

@@ -162,9 +162,9 @@ func ingest(c *cobra.Command, root, to string, foreign source.Options, o intake.
 		return err
 	}
 	defer sink.Close()
-	bar := newProgress(os.Stderr, "ingest", 0)
+	bar := newProgress("ingest")
 	if bar.terminal {
-		o.Progress = func(read, known int64) { bar.of(int(read>>10), int(known>>10)) }
+		o.Progress = func(read, known int64) { bar.at(int(read>>10), int(known>>10)) }
 	}
 
 	report, err := intake.Once(c.Context(), root, sink, o)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -10,51 +9,43 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows how far long work has come: a bar when it goes to a terminal,
+// progress shows on stderr how far long work has come: a bar when that is a terminal,
 // else a line each quarter.
 type progress struct {
 	mu       sync.Mutex // done may come while whoever follows the work still calls at
-	w        io.Writer
 	what     string
-	total    int // 0 until somebody knows: nothing is shown before
 	terminal bool
 	quarter  int  // the last one that was said, of an output that is no terminal
 	drawn    bool // a bar stands in the line, which done has to end
 }
 
-// newProgress shows nothing yet; a total of 0 waits until of names one.
-func newProgress(f *os.File, what string, total int) *progress {
-	return &progress{w: f, what: what, total: total, terminal: term.IsTerminal(int(f.Fd()))}
+// newProgress shows nothing yet.
+func newProgress(what string) *progress {
+	return &progress{what: what, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 }
 
-// of shows that n of a total are done that may become another: files are found while others are
-// read.
-func (p *progress) of(n, total int) {
-	p.total = total
-	p.at(n)
-}
-
-// at shows that n of the total are done.
-func (p *progress) at(n int) {
+// at shows that n of a total are done. It may become another: files are found while others are
+// read. Of 0 nobody knows yet, and nothing is shown.
+func (p *progress) at(n, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.total <= 0 {
+	if total <= 0 {
 		return
 	}
 
 	if !p.terminal {
 		// A log keeps each line, so it gets four.
-		if q := 4 * n / p.total; q > p.quarter {
+		if q := 4 * n / total; q > p.quarter {
 			p.quarter = q
-			fmt.Fprintf(p.w, "%s: %d of %d\n", p.what, n, p.total)
+			fmt.Fprintf(os.Stderr, "%s: %d of %d\n", p.what, n, total)
 		}
 
 		return
 	}
 
 	const width = 30
-	full := min(width, width*n/p.total)
-	fmt.Fprintf(p.w, "\r%s %s%s %d/%d", p.what, strings.Repeat("█", full), strings.Repeat("░", width-full), n, p.total)
+	full := min(width, width*n/total)
+	fmt.Fprintf(os.Stderr, "\r%s %s%s %d/%d", p.what, strings.Repeat("█", full), strings.Repeat("░", width-full), n, total)
 	p.drawn = true
 }
 
@@ -63,6 +54,6 @@ func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drawn {
-		fmt.Fprintln(p.w)
+		fmt.Fprintln(os.Stderr)
 	}
 }

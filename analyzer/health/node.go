@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -140,8 +139,11 @@ func (a API) change(ctx context.Context, name string, with func(*object) map[str
 		}
 
 		// The version makes the server refuse the patch if somebody has written since we read.
-		meta, _ := e["metadata"].(map[string]any)
-		e["metadata"] = withVersion(meta, o.Metadata.ResourceVersion)
+		if e["metadata"] == nil {
+			e["metadata"] = map[string]any{}
+		}
+
+		e["metadata"].(map[string]any)["resourceVersion"] = o.Metadata.ResourceVersion
 		err = a.write(ctx, http.MethodPatch, nodePath(name), mergePatch, e)
 		if !answered(err, http.StatusConflict) || try == conflictTries-1 {
 			return err
@@ -156,17 +158,6 @@ func (a API) change(ctx context.Context, name string, with func(*object) map[str
 	}
 
 	panic("BUG: the last try returns")
-}
-
-// withVersion makes a patch of metadata hold only for one version of the object.
-func withVersion(meta map[string]any, version string) map[string]any {
-	meta = maps.Clone(meta)
-	if meta == nil {
-		meta = map[string]any{}
-	}
-
-	meta["resourceVersion"] = version
-	return meta
 }
 
 // setCondition adds or replaces one condition: that list has a key, so others' stay.

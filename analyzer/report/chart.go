@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -128,13 +129,10 @@ func markAt(p *Picture, b bins, step int64) int {
 		return -1
 	}
 
-	for i := range b.count {
-		if _, to := b.of(i); at < to {
-			return i
-		}
-	}
-
-	return -1
+	return sort.Search(b.count, func(i int) bool {
+		_, to := b.of(i)
+		return at < to
+	})
 }
 
 // spark returns a rank's values over the steps as a line of block characters of

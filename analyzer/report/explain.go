@@ -86,12 +86,10 @@ func slowOf(n verdict.Node) string {
 
 	s := fmt.Sprintf("%d of its %d measured ranks %s slow", len(n.Ranks), n.Devices, is)
 	switch {
-	case n.Cause != verdict.Compute:
-		return s + "."
-	case len(n.Ranks) >= n.Devices && n.Devices > 1:
-		return s + ": look at the host rather than at a device."
-	case len(n.Ranks) < n.Devices:
-		return s + ": the others keep pace, so look at a device rather than at the host."
+	case n.Cause == verdict.Compute && len(n.Ranks) < n.Devices:
+		s += ": the others keep pace, so look at a device rather than at the host"
+	case n.Cause == verdict.Compute && n.Devices > 1:
+		s += ": look at the host rather than at a device"
 	}
 
 	return s + "."

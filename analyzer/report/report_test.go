@@ -381,3 +381,19 @@ func TestQuantile(t *testing.T) {
 		t.Error("median of nothing is a number")
 	}
 }
+
+// TestEventSentence: the plural is that of the ranks, whatever a node is called.
+func TestEventSentence(t *testing.T) {
+	for _, c := range []struct {
+		e    verdict.Event
+		want string
+	}{
+		{verdict.Event{FirstStep: 3, LastStep: 3, Cause: verdict.Compute}, "the job: slower in step 3, compute"},
+		{verdict.Event{Node: "n1", Ranks: []int{2}, FirstStep: 3, LastStep: 5, Cause: verdict.Compute}, "n1, rank 2: slower in steps 3–5, compute"},
+		{verdict.Event{Node: "rack 1, rank 7", Ranks: []int{2, 4}, FirstStep: 3, LastStep: 5, Cause: verdict.Compute}, "rack 1, rank 7, ranks 2, 4: slower in steps 3–5, compute"},
+	} {
+		if got := eventSentence(c.e); got != c.want {
+			t.Errorf("eventSentence(%+v) = %q, want %q", c.e, got, c.want)
+		}
+	}
+}

@@ -295,11 +295,11 @@ func eventSentence(e verdict.Event) string {
 		who = plain(e.Node)
 	}
 
-	if len(e.Ranks) > 0 {
+	switch {
+	case len(e.Ranks) == 1:
 		who += ", rank " + rankList(e.Ranks, 6)
-		if len(e.Ranks) > 1 {
-			who = strings.Replace(who, ", rank ", ", ranks ", 1)
-		}
+	case len(e.Ranks) > 1:
+		who += ", ranks " + rankList(e.Ranks, 6)
 	}
 
 	s := fmt.Sprintf("%s: slower in %s, %s", who, at(e.FirstStep, e.LastStep), plain(e.Cause))

@@ -93,13 +93,9 @@ func New(o Options) (*Watcher, error) {
 	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}, status: Status{Jobs: map[string]JobStatus{}}}
 	if o.Thresholds != "" {
 		w.thresholds = &thresholds{path: o.Thresholds}
-		cfg, ok, err := w.thresholds.next()
-		if err != nil {
+		var err error
+		if w.cfg, _, err = w.thresholds.next(); err != nil {
 			return nil, err
-		}
-
-		if ok {
-			w.cfg = cfg
 		}
 	}
 

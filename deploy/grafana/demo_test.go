@@ -1,4 +1,4 @@
-package main
+package grafana_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package main
+package grafana_test
 
 import (
 	"fmt"
@@ -116,7 +116,7 @@ func (s *store) lostByHand(t *testing.T, job string) float64 {
 	end := number(strings.TrimSpace(s.query("SELECT max(start_ns) FROM steps" + job)))
 	nodes := number(strings.TrimSpace(s.query("SELECT uniqExact(node) FROM ranks" + job)))
 	lost, ns, share := 0.0, end, 0.0
-	for _, line := range strings.Split(strings.TrimSpace(s.query("SELECT at_ns, impact_ppm FROM verdicts"+job+" AND "+whole+" ORDER BY at_ns")), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(s.query("SELECT at_ns, impact_ppm FROM verdicts"+job+` AND node = '' AND "group" = '' AND finding = '' ORDER BY at_ns`)), "\n") {
 		f := strings.Split(line, "\t")
 		lost += share * math.Max(0, number(f[0])-ns)
 		ns, share = number(f[0]), number(f[1])/1e6
@@ -189,7 +189,7 @@ func accountAddsUp(t *testing.T, s *store, r map[string]reply, want func(string,
 // links by what was said last of the jobs that stored steps in the last hour, and
 // nothing where nothing is wrong.
 func alertsFire(t *testing.T, s *store, r map[string]reply) {
-	fired := map[string]bool{}
+	rules, fired := alerts(t), map[string]bool{}
 	for moment, at := range s.moments() {
 		decided := func(what string) []string {
 			return strings.Fields(s.query(fmt.Sprintf("SELECT DISTINCT job FROM verdicts WHERE %s != '' AND finding = '' AND at_ns <= %d AND job IN (SELECT job FROM steps WHERE start_ns BETWEEN %d AND %[2]d)",
@@ -199,10 +199,10 @@ func alertsFire(t *testing.T, s *store, r map[string]reply) {
 			"Slow node": decided("node"), "Slow link": decided(`"group"`), "Records lost": {bigJob}, "Job without data": {hungJob}, "Shipping lag": nil,
 		} {
 			firing := map[string]bool{}
-			i := slices.IndexFunc(alerts, func(a alert) bool { return a.Title == title })
+			i := slices.IndexFunc(rules, func(a alert) bool { return a.Title == title })
 			reply := r["alerts/"+title+"/"+moment]
 			for _, line := range reply.Data {
-				if number(line[len(line)-1]) > alerts[i].Above {
+				if number(line[len(line)-1]) > rules[i].above() {
 					firing[line[0].(string)] = true
 				}
 			}

@@ -1,10 +1,8 @@
-package main
+package grafana_test
 
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,7 +17,7 @@ type reply struct {
 }
 
 // ask runs a query as its panel does.
-func (s *store) ask(shown view, t Target, points int) (reply, error) {
+func (s *store) ask(shown view, t target, columns string, points int) (reply, error) {
 	sql, err := shown.expand(t.RawSQL, points)
 	if err != nil {
 		return reply{}, err
@@ -43,7 +41,7 @@ func (s *store) ask(shown view, t Target, points int) (reply, error) {
 		return r, fmt.Errorf("decode reply: %w", err)
 	}
 
-	return r, check(r, t)
+	return r, check(r, t, columns)
 }
 
 // kind is what a ClickHouse type is to a panel.
@@ -68,14 +66,14 @@ func kind(typ string) string {
 
 // check holds a reply to the columns that its panel needs; a series also to the
 // order of time, and to one row a moment and label.
-func check(r reply, t Target) error {
+func check(r reply, t target, columns string) error {
 	var got []string
 	for _, m := range r.Meta {
 		got = append(got, m.Name+" "+kind(m.Type))
 	}
 
-	if have := strings.Join(got, ", "); have != t.Columns {
-		return fmt.Errorf("columns %q, want %q", have, t.Columns)
+	if have := strings.Join(got, ", "); have != columns {
+		return fmt.Errorf("columns %q, want %q", have, columns)
 	}
 
 	if t.Format != formatSeries {
@@ -151,12 +149,12 @@ func TestEveryQueryRuns(t *testing.T) {
 	s := newStore(t)
 	slowest, queries := time.Duration(0), 0
 	results := map[string]reply{}
-	run := func(page, name string, shown view, title string, target Target, points int) {
+	run := func(page, name string, shown view, title string, target target, columns string, points int) {
 		if target.RawSQL == "" {
 			return
 		}
 
-		r, err := s.ask(shown, target, points)
+		r, err := s.ask(shown, target, columns, points)
 		if err != nil {
 			t.Errorf("%s, %s, view %s: %v", page, title, name, err)
 			return
@@ -168,33 +166,33 @@ func TestEveryQueryRuns(t *testing.T) {
 		results[page+"/"+title+"/"+name] = r
 	}
 	for name, shown := range s.views() {
-		for _, d := range dashboards() {
+		for _, d := range dashboards(t) {
 			if !wanted(d.UID, name) {
 				continue
 			}
 
 			for _, p := range d.Panels {
 				for _, target := range p.Targets {
-					run(d.UID, name, shown, p.Title, target, p.MaxDataPoints)
+					run(d.UID, name, shown, p.Title, target, columns[d.UID][p.Title], p.MaxDataPoints)
 				}
 			}
 
 			for _, a := range d.Annotations.List {
-				run(d.UID, name, shown, "annotation "+a.Name, a.Target, 0)
+				run(d.UID, name, shown, "annotation "+a.Name, a.Target, annotationColumns, 0)
 			}
 
 			for _, v := range d.Templating.List {
-				if target, ok := v.Query.(Target); ok {
-					run(d.UID, name, shown, "variable "+v.Name, target, 0)
+				if target, ok := v.target(); ok {
+					run(d.UID, name, shown, "variable "+v.Name, target, v.Name+" text", 0)
 				}
 			}
 		}
 	}
 
 	for name, at := range s.moments() {
-		for _, a := range alerts {
-			shown := view{from: at.Add(-time.Duration(a.Window) * time.Second), to: at, points: 100}
-			run("alerts", name, shown, a.Title, Target{RawSQL: a.SQL, Columns: a.Columns, Format: formatTable}, 0)
+		for _, a := range alerts(t) {
+			shown := view{from: at.Add(-a.window()), to: at, points: 100}
+			run("alerts", name, shown, a.Title, target{RawSQL: a.sql(), Format: formatTable}, columns["alerts"][a.Title], 0)
 		}
 	}
 
@@ -206,51 +204,4 @@ func TestEveryQueryRuns(t *testing.T) {
 
 	t.Run("Numbers", func(t *testing.T) { numbers(t, s, results) })
 	t.Run("Pictures", func(t *testing.T) { pictures(t, results) })
-}
-
-func TestPanelsAreDescribed(t *testing.T) {
-	for _, d := range dashboards() {
-		seen := map[string]bool{}
-		for _, p := range d.Panels {
-			if seen[p.Title] || p.Title == "" {
-				t.Errorf("%s: title %q is empty or there twice", d.UID, p.Title)
-			}
-
-			seen[p.Title] = true
-			if p.Type != "row" && (p.Description == "" || p.GridPos.X+p.GridPos.W > 24) {
-				t.Errorf("%s: %s has no description or passes the page's edge", d.UID, p.Title)
-			}
-		}
-	}
-}
-
-func TestFilesAreGenerated(t *testing.T) {
-	files, err := generated()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for name, want := range files {
-		got, err := os.ReadFile(filepath.FromSlash(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if string(got) != string(want) {
-			t.Errorf("%s differs from the Go: run go generate ./deploy/grafana", name)
-		}
-	}
-
-	for _, dir := range []string{"dashboards", "alerts", "provisioning/datasources", "provisioning/dashboards", "provisioning/alerting"} {
-		entries, err := os.ReadDir(filepath.FromSlash(dir))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		for _, e := range entries {
-			if files[dir+"/"+e.Name()] == nil {
-				t.Errorf("%s/%s is not generated", dir, e.Name())
-			}
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package grafana_test
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 
 // drawn is a panel with its results, as testdata/page.html draws it.
 type drawn struct {
-	Panel   Panel      `json:"panel"`
-	Columns [][]string `json:"columns"` // name, kind
-	Rows    [][]any    `json:"rows"`
+	Panel   json.RawMessage `json:"panel"`
+	Columns [][]string      `json:"columns"` // name, kind
+	Rows    [][]any         `json:"rows"`
 }
 
 // pictures draws the dashboards from the results, in headless Chromium: not
@@ -36,7 +36,7 @@ func pictures(t *testing.T, results map[string]reply) {
 	}
 
 	ctx := chromium(t)
-	for _, d := range dashboards() {
+	for _, d := range dashboards(t) {
 		for _, name := range []string{"every", "big", "node", "demo"} {
 			if !wanted(d.UID, name) || name == "big" && wanted(d.UID, "every") {
 				continue
@@ -58,11 +58,11 @@ func pictures(t *testing.T, results map[string]reply) {
 	}
 }
 
-func withResults(d Dashboard, name string, results map[string]reply) []drawn {
+func withResults(d dashboard, name string, results map[string]reply) []drawn {
 	var all []drawn
 	for _, p := range d.Panels {
 		r := results[d.UID+"/"+p.Title+"/"+name]
-		x := drawn{Panel: p, Rows: r.Data, Columns: [][]string{}}
+		x := drawn{Panel: p.text, Rows: r.Data, Columns: [][]string{}}
 		for _, m := range r.Meta {
 			x.Columns = append(x.Columns, []string{m.Name, kind(m.Type)})
 		}

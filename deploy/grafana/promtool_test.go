@@ -1,4 +1,4 @@
-package main
+package grafana_test
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
+	"sigs.k8s.io/yaml"
 )
 
 // firing is one case of an alert: what is scraped, when it is looked at, and which
@@ -55,9 +55,9 @@ var firings = []firing{
 // TestPromtool: Prometheus itself takes the rules, and each alert fires when it should
 // and stays silent when it should not.
 func TestPromtool(t *testing.T) {
-	var object struct{ Spec yaml.Node }
+	var object struct{ Spec any }
 	read(t, "alerts/prometheusrule.yaml", &object)
-	rules, err := yaml.Marshal(&object.Spec)
+	rules, err := yaml.Marshal(object.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +71,8 @@ func TestPromtool(t *testing.T) {
 	promtool(t, "check", "rules", file)
 
 	actions, severity := map[string]string{}, map[string]string{}
-	for _, a := range alerts {
-		actions[a.Name], severity[a.Name] = a.Action, a.Severity
+	for _, a := range alerts(t) {
+		actions[a.twin.Alert], severity[a.twin.Alert] = a.twin.Annotations["action"], a.twin.Labels["severity"]
 	}
 
 	fires, silent := map[string]bool{}, map[string]bool{}

@@ -190,7 +190,7 @@ func (d *Depth) advance(v *verdict.Verdict, c *inquiry, suspects []string, slowe
 		}
 
 		c.decided[""] = c.why
-		d.end(v.Job, c, outcome(c, named, v))
+		d.end(v.Job, c, outcome(named, v))
 	case now.Sub(c.at) >= d.o.Longest:
 		c.rest = now.Add(restFor)
 		d.end(v.Job, c, "undecided")
@@ -211,13 +211,7 @@ func (d *Depth) end(job string, c *inquiry, outcome string) {
 }
 
 // outcome is the word for the log: whether anybody, a node or a link, was named.
-func outcome(c *inquiry, named map[string]string, v *verdict.Verdict) string {
-	for _, n := range c.suspects {
-		if named[n] != "" {
-			return "named"
-		}
-	}
-
+func outcome(named map[string]string, v *verdict.Verdict) string {
 	if len(v.Links) > 0 || len(named) > 0 {
 		return "named"
 	}

@@ -1,0 +1,78 @@
+package grafana_test
+
+// columns is what the reply to each panel's and each alert's query must hold, in order, by
+// page and title: "name kind, …" with the kinds time, text and number.
+var columns = map[string]map[string]string{
+	"laggard-fleet": {
+		"Jobs with data":           "jobs number",
+		"Degraded nodes":           "nodes number",
+		"Slow links":               "links number",
+		"Node-hours used":          "used number",
+		"Node-hours lost":          "lost number",
+		"Share lost":               "share number",
+		"Degraded nodes and links": "job text, node text, link text, state text, cause text, slowdown number, impact number, since_step number, decided time, detail text",
+		"Jobs":                     "job text, ranks number, nodes number, last_step number, step_s number, age number, degraded number, impact number, lost number",
+		"Step time, relative":      "time time, series text, value number",
+		"Verdicts by cause":        "time time, series text, value number",
+		"Nodes that come back":     "node text, episodes number, jobs number, causes text, worst number, first time, last time",
+	},
+	"laggard-job": {
+		"Verdict":         "verdict text",
+		"Impact":          "impact number",
+		"Node-hours lost": "lost number",
+		"Median step":     "step number",
+		"Tokens":          "tokens number",
+		"Coverage":        "coverage number",
+		"Data age":        "age number",
+		"Own time against the role, rank by rank": "time time, series text, value number",
+		"Causes":                     "subject text, state text, cause text, slowdown number, impact number, since_step number, confidence number, ranks text, rank number, detail text",
+		"Step time":                  "time time, median number, slowest number",
+		"Where the time goes":        "time time, forward number, other own work number, waiting number, data loading number, checkpoint number",
+		"Ranks against their role":   "rank number, node text, role text, own number, peers number, ratio number, waiting number, steps number",
+		"Impact over time":           "time time, series text, value number",
+		"Findings":                   "finding text, impact number, step number, decided time, detail text",
+		"Communication by dimension": "time time, tensor number, pipeline number, data number, context number, expert number, other number",
+		"Groups against their like":  "link text, dim text, op text, ranks number, transfer number, peers number, ratio number, size number, rate number",
+	},
+	"laggard-rank": {
+		"Place":                             "place text",
+		"Peers":                             "ranks number",
+		"Measure":                           "own number",
+		"Its peers'":                        "peers number",
+		"Ratio":                             "ratio number",
+		"Waiting":                           "waiting number",
+		"Timeline of the rank beside peers": "time time, series text, value number",
+		"Beside its peers":                  "time time, this rank number, median of the role number, 10 % number, 90 % number",
+		"What its steps are made of":        "time time, forward number, other own work number, waiting number, data loading number, checkpoint number",
+		"What its peers' are made of":       "time time, forward number, other own work number, waiting number, data loading number, checkpoint number",
+		"The role, rank by rank":            "rank number, node text, own number, p90 number, waiting number, steps number",
+		"Its communication":                 "link text, dim text, op text, ranks number, mine number, members number, ratio number, calls_a_step number, bytes_a_step number",
+		"Steps":                             "step number, repeat number, start time, duration number, own number, forward number, waiting number, loading number, saving number, tokens number, notes text",
+	},
+	"laggard-pipeline": {
+		"Data age":                         "age number",
+		"Furthest behind":                  "behind number",
+		"Emitted":                          "emitted number",
+		"Lost":                             "lost number",
+		"Share lost":                       "share number",
+		"In flight":                        "in_flight number",
+		"Rank-steps stored":                "time time, series text, value number",
+		"Lost, by reason":                  "time time, series text, value number",
+		"Ledger":                           "job text, emitted number, stored number, summarised number, aged number, dropped number, in_flight number, share_lost number",
+		"Nodes, the furthest behind first": "job text, node text, ranks number, last_step number, newest time, behind number",
+		"Where records were lost":          "job text, node text, rank number, state text, reason text, kind text, records number, last time",
+		"Coverage":                         "time time, series text, value number",
+		"Steps with a flag":                "time time, host times only number, estimated number, switched number, never ended number, late records number",
+		"Rows stored, by table":            "time time, series text, value number",
+	},
+	"alerts": {
+		"Slow node":        "job text, node text, cause text, degraded number",
+		"Slow link":        "job text, group text, degraded number",
+		"Shipping lag":     "job text, node text, behind number",
+		"Records lost":     "job text, cause text, records number",
+		"Job without data": "job text, silence number",
+	},
+}
+
+// Columns of the other queries: a variable's is called as the variable.
+const annotationColumns = "time time, timeEnd time, title text, text text, tags text"
