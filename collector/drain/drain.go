@@ -128,7 +128,6 @@ type Drain struct {
 	folders map[uint32]int   // of them, by user
 	listing ring.Listing
 	nextTry time.Time                   // of the folders left alone
-	looked  bool                        // look has been through left since it changed
 	turns   map[record.RankID]*process  // by rank directory: who writes there now
 	leaving bool                        // nobody waits for a turn any more
 	claims  map[record.RankID]time.Time // when it was said that two living processes claim a rank

@@ -153,7 +153,7 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 	}
 
 	maps.DeleteFunc(d.left, func(name string, _ *left) bool { return !there[name] })
-	d.looked, d.nextTry = false, now.Add(longestPause)
+	d.nextTry = now.Add(longestPause)
 	for _, l := range d.left {
 		if l.until.Before(d.nextTry) {
 			d.nextTry = l.until
@@ -218,7 +218,7 @@ func (d *Drain) release(p *process, needs int, now time.Time) error {
 
 // leaveAlone gives up a process whose folder stays.
 func (d *Drain) leaveAlone(p *process) {
-	d.left[p.name], d.looked, d.nextTry = p.from, false, time.Time{}
+	d.left[p.name], d.nextTry = p.from, time.Time{}
 	d.forget(p)
 }
 
@@ -273,7 +273,6 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 
 	l.held = true
 	delete(d.left, name)
-	d.looked = false
 	d.processes = append(d.processes, p)
 	d.files += p.granted
 	d.folders[f.Owner]++
@@ -295,7 +294,6 @@ func (d *Drain) grant(p *process, n int) bool {
 // refuse leaves a folder alone for a while: as long as it has been left alone. It returns
 // the cause when that is news.
 func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error {
-	d.looked = false
 	news := l.reason != reason
 	if news {
 		l.since = now

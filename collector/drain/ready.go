@@ -34,13 +34,6 @@ func (d *Drain) Ready() error {
 
 // look notes, after a pass, what is left alone and what of it Ready has to say.
 func (d *Drain) look(now time.Time) {
-	if d.looked {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.passedAt = now
-		return
-	}
-
 	// One line a user, however many folders he has.
 	type about struct {
 		waiting, unreadable int
@@ -93,7 +86,7 @@ func (d *Drain) look(now time.Time) {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.passedAt, d.trouble, d.looked = now, joinFirst(errs), waiting == 0
+	d.passedAt, d.trouble = now, joinFirst(errs)
 	d.stats.Ignored, d.stats.Waiting = ignored, waiting
 }
 
