@@ -38,8 +38,8 @@ type process struct {
 	meta       record.Meta // its identity, completed; Format is "" before the first look
 	instructed string      // the job as which it was told what to record
 	rings      []*ringState
-	bad        map[uint32]bool // ring files that can't be read, said once
-	cut        []record.Loss   // what they held, to be told
+	bad        map[uint32]bool   // ring files that can't be read, said once
+	cut        map[uint32]uint64 // what the rings of such held, as records name these
 	note       note
 
 	w        Writer    // nil: who it is isn't known yet, or the last one could not be opened
@@ -58,7 +58,7 @@ type process struct {
 
 // newProcess returns the process of a folder whose lock we have. It owns the folder.
 func newProcess(d *Drain, name string, f *ring.Folder) (*process, error) {
-	p := &process{d: d, name: name, folder: f, sign: f.Identity.StartedNs, bad: make(map[uint32]bool)}
+	p := &process{d: d, name: name, folder: f, sign: f.Identity.StartedNs, bad: make(map[uint32]bool), cut: make(map[uint32]uint64)}
 	if err := p.note.load(f); err != nil {
 		return nil, err
 	}
@@ -312,7 +312,7 @@ func (p *process) settle() error {
 		crashPoint("flushed")
 	}
 
-	p.note.settled()
+	p.note.commit()
 	var errs []error
 	for _, r := range p.rings {
 		errs = append(errs, r.advance())

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
-	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 const slotBytes = 64
@@ -188,7 +187,7 @@ func (p *process) lostRing(r *ringState, cause error) error {
 	p.bad[r.reader.N] = true
 	for i := range r.lanes {
 		if l := &r.lanes[i]; l.head > l.cursor {
-			p.cut = append(p.cut, record.Loss{Ring: l.number, Reason: record.Truncated, Count: l.head - l.cursor})
+			p.cut[l.number] = l.head - l.cursor
 		}
 	}
 
