@@ -25,7 +25,7 @@ func (p *process) copy(now time.Time) (records int, more bool, err error) {
 		return 0, false, err
 	}
 
-	if p.denied = !p.turn(now); p.denied {
+	if p.passed = p.turn(now); !p.passed {
 		return 0, false, nil
 	}
 

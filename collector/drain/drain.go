@@ -253,7 +253,7 @@ func (d *Drain) Pass() (full bool, err error) {
 	for _, p := range d.held() {
 		n, err := d.drain(p, now)
 		full = full || p.full
-		switch p.err, p.passed, p.records = err, !p.denied, n; {
+		switch p.err, p.records = err, n; {
 		case errors.Is(err, errForeign):
 			d.letGo(p, now)
 			continue

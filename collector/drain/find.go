@@ -125,7 +125,7 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 				continue // gone meanwhile
 			}
 
-			l = &left{uid: uid, found: now, since: now, needs: ring.Descriptors + commonRings + 1}
+			l = &left{reason: noRoom, uid: uid, found: now, since: now, needs: ring.Descriptors + commonRings + 1}
 			d.left[name] = l
 		}
 
@@ -143,10 +143,6 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 			cause := fmt.Errorf("ring folder %s needs %d descriptors, of %d: raise the limit of open files (ulimit -n)", name, l.needs, d.o.Files)
 			errs = append(errs, d.refuse(l, unreadable, cause, now))
 			continue
-		}
-
-		if l.reason == "" {
-			l.reason = noRoom
 		}
 
 		queues[l.uid] = append(queues[l.uid], name)

@@ -23,8 +23,7 @@ type process struct {
 	granted int       // descriptors, its writer's included
 	needs   int       // as its folder was listed last
 	turnAt  time.Time // when its turn to write began, where it has it
-	denied  bool      // it has records, and another process of its rank has the turn to write
-	passed  bool      // it has had a pass, and what was in its rings then is written
+	passed  bool      // it has had a pass, in which no other process of its rank had the turn to write
 	records int       // taken in the last one
 	err     error     // of it
 
@@ -75,7 +74,7 @@ var errForeign = errors.New("its user may not write this job")
 // pass drains what the rings hold now, at most passSlots. more says that there
 // is more.
 func (p *process) pass(now time.Time) (records int, more bool, err error) {
-	p.denied = false
+	p.passed = true
 	if ready, e := p.resume(now); !ready {
 		return 0, false, e
 	}
