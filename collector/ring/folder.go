@@ -98,8 +98,8 @@ func OpenFolder(runDir, name string) (*Folder, error) {
 
 // openFolder opens the folder called name in a run directory that is open.
 func openFolder(run int, name string) (_ *Folder, err error) {
-	id, ok := parseName(name)
-	if !ok {
+	id, suffix, ok := parseName(name)
+	if !ok || suffix != "" {
 		return nil, fmt.Errorf("open ring folder %q: %w", name, ErrNotRing)
 	}
 

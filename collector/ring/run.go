@@ -34,7 +34,10 @@ func Names(runDir string) ([]string, error) {
 		return nil, fmt.Errorf("list run directory: %w", err)
 	}
 
-	names := slices.DeleteFunc(all, func(n string) bool { _, ok := parseName(n); return !ok })
+	names := slices.DeleteFunc(all, func(n string) bool {
+		_, suffix, ok := parseName(n)
+		return !ok || suffix != ""
+	})
 	slices.Sort(names)
 	return names, nil
 }
@@ -77,16 +80,24 @@ func Watch(dir string) (events <-chan fsnotify.Event, stop func()) {
 	return w.Events, func() { w.Close() }
 }
 
-// parseName reads a folder's name: 16 lower-case hex digits.
-func parseName(name string) (record.ID, bool) {
-	v, err := strconv.ParseUint(name, 16, 64)
-	return record.ID(v), err == nil && record.ID(v).String() == name
-}
-
 const (
 	newSuffix  = ".new"  // of a folder that its recorder is making
 	goneSuffix = ".gone" // of one that an agent is removing
 )
+
+// parseName reads a folder's name: 16 lower-case hex digits; with a dot before them and a
+// suffix behind while the folder is made or removed.
+func parseName(name string) (id record.ID, suffix string, ok bool) {
+	hex, hidden := strings.CutPrefix(name, ".")
+	if hidden {
+		suffix = filepath.Ext(hex)
+		hex = strings.TrimSuffix(hex, suffix)
+	}
+
+	v, err := strconv.ParseUint(hex, 16, 64)
+	id = record.ID(v)
+	return id, suffix, err == nil && id.String() == hex && hidden == (suffix == newSuffix || suffix == goneSuffix)
+}
 
 // Sweep removes folders that a recorder was killed over while it made them, when
 // nothing has changed in them since before, and those that an agent was killed over
@@ -131,20 +142,14 @@ func Sweep(runDir string, before time.Time) (int, error) {
 // must be old, because its recorder or agent may be at it; what has the name of removed
 // folders may go at once.
 func abandoned(run int, name string, before time.Time) bool {
+	_, suffix, ok := parseName(name)
 	var st unix.Stat_t
-	if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if !ok || unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
 
 	old := time.Unix(st.Mtim.Unix()).Before(before)
-	if _, ok := parseName(name); ok {
-		return old && emptied(run, name)
-	}
-
-	suffix := filepath.Ext(name)
-	id, ok := strings.CutPrefix(strings.TrimSuffix(name, suffix), ".")
-	_, hex := parseName(id)
-	return ok && hex && (suffix == goneSuffix || suffix == newSuffix && old)
+	return suffix == goneSuffix || old && (suffix == newSuffix || emptied(run, name))
 }
 
 // emptied reports whether a folder has a process's name and no file but a lock.
@@ -176,22 +181,7 @@ func removeUnnamed(run int, name string) error {
 		return nil // there is none
 	}
 	defer unix.Close(dir)
-	files, err := namesIn(dir, -1)
-	for _, file := range files {
-		if e := unix.Unlinkat(dir, file, 0); e != nil && !errors.Is(e, unix.ENOENT) {
-			err = errors.Join(err, e)
-		}
-	}
-
-	if e := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); e != nil && !errors.Is(e, unix.ENOENT) {
-		err = errors.Join(err, e)
-	}
-
-	if err != nil {
-		return fmt.Errorf("remove ring folder %s: %w", name, err)
-	}
-
-	return nil
+	return remove(run, dir, name)
 }
 
 // openRun opens the run directory, which may be no link.
