@@ -98,15 +98,11 @@ func (p *process) pass(now time.Time) (records int, more bool, err error) {
 	return records, more, errors.Join(err, e)
 }
 
-// resume looks at the process and its rings anew, and opens its Writer: then it is known,
-// and the rings say, how far they are in segments.
+// resume looks at the process anew, and opens its Writer: then it is known how far its rings
+// are in segments.
 func (p *process) resume(now time.Time) (ready bool, err error) {
 	p.refresh()
 	p.gone = p.dead(now) // before the heads: what is there then is all
-	if err := p.findRings(); err != nil {
-		return false, err
-	}
-
 	return p.ready(now)
 }
 
@@ -224,12 +220,6 @@ func (p *process) ready(now time.Time) (bool, error) {
 		}
 
 		return false, p.remove(now)
-	}
-
-	// Rings that were found before the writer could not be resumed by it then.
-	next := w.Next()
-	for _, r := range p.rings {
-		r.resume(next, &p.note)
 	}
 
 	err = p.renew()

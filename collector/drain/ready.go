@@ -145,6 +145,10 @@ func (d *Drain) missed(since time.Time, reason string) (n int) {
 // undrained returns how many records the process's rings held at the last look that are
 // not in a segment.
 func (p *process) undrained() (n uint64) {
+	if p.w == nil {
+		_ = p.findRings() // what can't be read is not counted
+	}
+
 	for _, r := range p.rings {
 		if c, err := r.reader.Counters(); err == nil && !r.resumed { // no writer yet
 			r.lanes[ring.Light].head, r.lanes[ring.Bulk].head = c.Head[ring.Light], c.Head[ring.Bulk]

@@ -10,28 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names returns up to most names in the folder, none when it was deleted under us.
-func (f *Folder) names(most int) ([]string, error) {
-	names, err := namesIn(f.dir, most)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
-	}
-
-	return names, nil
-}
-
-// namesIn lists a directory: up to most names, -1 all. It opens the directory anew,
-// because reading moves the offset of the descriptor that is read from.
+// namesIn lists a directory: up to most names, -1 all, none when it was deleted under us. It
+// opens the directory anew, because reading moves the offset of the descriptor that is read
+// from.
 func namesIn(dir, most int) ([]string, error) {
 	fd, err := openAt(dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
+	var names []string
+	if err == nil {
+		d := os.NewFile(uintptr(fd), ".")
+		defer d.Close()
+		names, err = d.Readdirnames(most)
 	}
 
-	d := os.NewFile(uintptr(fd), ".")
-	defer d.Close()
-	names, err := d.Readdirnames(most)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 

@@ -42,6 +42,10 @@ func Names(runDir string) ([]string, error) {
 	return names, nil
 }
 
+// changeGrain is more than two changes of a directory can be apart that leave it with the
+// same time: kernels stamp changes by a clock that ticks every few milliseconds.
+const changeGrain = time.Second
+
 // Listing is what stood in a run directory when it was listed last.
 type Listing struct {
 	names []string
@@ -49,7 +53,8 @@ type Listing struct {
 }
 
 // Names is the function Names for a directory that is listed again and again: only when
-// it has changed. changed is false when the names are the last call's.
+// it has changed, or had changed so lately when it was listed that it may have changed once
+// more without another time. changed is false when the names are the last call's.
 func (l *Listing) Names(runDir string) (names []string, changed bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(runDir, &st); err == nil && st.Ctim == l.at {
@@ -57,8 +62,8 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	}
 
 	l.at = unix.Timespec{}
-	if l.names, err = Names(runDir); err == nil {
-		l.at = settledAt(&st)
+	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
+		l.at = st.Ctim
 	}
 
 	return l.names, true, err
