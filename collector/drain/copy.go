@@ -136,12 +136,12 @@ func (p *process) look(l *laneState, now time.Time) (bool, error) {
 // wait reports whether to look at a slot again in the next pass: it could be
 // that its stores are not seen yet, or that the head was read too large.
 func (p *process) wait(l *laneState, now time.Time) (bool, error) {
-	head, err := l.of.reader.Head(l.lane)
+	c, err := l.of.reader.Counters()
 	if err != nil {
 		return true, p.lostRing(l.of, err)
 	}
 
-	if head <= l.cursor {
+	if c.Head[l.lane] <= l.cursor {
 		return true, nil
 	}
 

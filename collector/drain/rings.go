@@ -146,12 +146,12 @@ func (p *process) snapshot() error {
 	}
 
 	for _, r := range p.rings {
-		h, err := r.reader.Head(ring.Bulk)
+		c, err := r.reader.Counters()
 		if err != nil {
 			return p.lostRing(r, err)
 		}
 
-		r.lanes[ring.Bulk].head = h
+		r.lanes[ring.Bulk].head = c.Head[ring.Bulk]
 	}
 
 	return nil

@@ -110,21 +110,6 @@ func (r *Reader) Counters() (Counters, error) {
 	return c, nil
 }
 
-// Head reads one lane's head anew, at a fraction of what Counters costs.
-func (r *Reader) Head(l Lane) (uint64, error) {
-	a, b := r.buf[0][:8], r.buf[1][:8]
-	at := int64(rLightHead)
-	if l == Bulk {
-		at = rBulkHead
-	}
-
-	if err := errors.Join(readFull(r.fd, a, at), readFull(r.fd, b, at)); err != nil {
-		return 0, fmt.Errorf("read head of ring %d: %w", r.N, err)
-	}
-
-	return settled(a, b, 0), nil
-}
-
 // Copy copies the slots from number from on into b, whose length is a multiple
 // of the slot size and at most the lane's. Decode looks at them.
 func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
