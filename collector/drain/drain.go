@@ -146,7 +146,7 @@ type Drain struct {
 
 	mu        sync.Mutex // guards what follows
 	processes []*process // that are held, in the order in which they were taken
-	seen      int        // recorders so far
+	seen      bool       // a recorder was held
 	job       string     // of processes that name none, "" until there was one
 	stats     Stats
 	passedAt  time.Time // when the last pass ended
@@ -344,8 +344,8 @@ func (d *Drain) Unnamed() string {
 	return d.job
 }
 
-// Seen returns how many recorders this Drain has held so far.
-func (d *Drain) Seen() int {
+// Seen reports whether this Drain has held a recorder so far.
+func (d *Drain) Seen() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.seen

@@ -196,7 +196,7 @@ func (p *process) tellOpen(r *ringState) error {
 	for i := range open {
 		o := &open[i]
 		key := openKey(r.reader.N, o.Level)
-		if o.Closing && o.Published(r.lanes[o.Lane].head) || p.note.Done[key] != 0 {
+		if o.Published(r.lanes[o.Lane].head) || p.note.Done[key] != 0 {
 			continue
 		}
 

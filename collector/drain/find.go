@@ -45,7 +45,6 @@ type left struct {
 	found  time.Time // when it was seen first
 	since  time.Time // left alone since
 	until  time.Time // not tried again before
-	held   bool      // it was held before
 }
 
 // waits reports whether the folder will be drained when there is room.
@@ -263,11 +262,7 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	p.from, p.found, p.heldAt, p.granted = l, l.found, now, l.needs
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !l.held {
-		d.seen++
-	}
-
-	l.held = true
+	d.seen = true
 	delete(d.left, name)
 	d.processes = append(d.processes, p)
 	d.files += p.granted

@@ -306,7 +306,7 @@ func (a *agent) wait(ctx, draining context.Context) error {
 			}
 		}
 
-		seen = seen || a.drain.Seen() > 0
+		seen = seen || a.drain.Seen()
 		switch {
 		case asked == nil && a.drain.Idle():
 			sighting.forget()
