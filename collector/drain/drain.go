@@ -74,15 +74,13 @@ const (
 	lifeEvery = time.Second
 	// lossEvery bounds the loss lines of an overflow that goes on.
 	lossEvery = time.Second
-	// passSlots bounds the slots copied at once: 4 MiB.
+	// passSlots bounds the slots copied of a process in a pass: 4 MiB. Its rings may fill as
+	// fast as they are drained, and the others wait for their turn.
 	passSlots = 65536
 	// halfMade is the age at which a folder that was never finished is removed: its
 	// recorder was killed, making one takes milliseconds.
 	halfMade = 10 * time.Second
-	// rounds bounds how often a pass comes back to one process: its rings may fill as fast
-	// as they are drained, and the others wait for their turn.
-	rounds = 8
-	// rush is the pause between passes when a ring is filling up, and after a hint that
+	// rush is the pause between passes when a ring holds much, and after a hint that
 	// folders came: those of one job come together.
 	rush = 10 * time.Millisecond
 )
@@ -238,7 +236,7 @@ func (d *Drain) begin(now time.Time) error {
 }
 
 // Pass finds folders and drains each of them once. full says that a ring was more than a
-// quarter full: the next pass should come soon. The error joins what went wrong with
+// quarter full, or that there is more: the next pass should come soon. The error joins what went wrong with
 // single folders; the others were drained.
 func (d *Drain) Pass() (full bool, err error) {
 	now := d.o.Now()
@@ -251,7 +249,7 @@ func (d *Drain) Pass() (full bool, err error) {
 	}
 
 	for _, p := range d.held() {
-		n, err := d.drain(p, now)
+		n, err := p.pass(now)
 		full = full || p.full
 		switch p.err, p.records = err, n; {
 		case errors.Is(err, errForeign):
@@ -277,24 +275,6 @@ func (d *Drain) Pass() (full bool, err error) {
 	d.flushed = false
 	d.publish(now)
 	return full, joinFirst(errs)
-}
-
-// drain drains one folder until it is empty or its Writer refuses, or it has
-// had its turn.
-func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
-	more := true
-	for round := 0; more && err == nil; round++ {
-		if round == rounds {
-			p.full = true
-			break
-		}
-
-		var n int
-		n, more, err = p.pass(now)
-		records += n
-	}
-
-	return records, err
 }
 
 // held returns a copy of processes: some may go while the caller is at it.

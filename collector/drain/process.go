@@ -51,7 +51,7 @@ type process struct {
 
 	ops     []string // by string id: what record.BaseOp makes of it, "" not asked yet
 	sign    int64    // when it was seen alive last, by its own records: ns since the Unix epoch
-	full    bool     // a ring was more than a quarter full in the last pass
+	full    bool     // a ring was more than a quarter full in the last pass, or more was there
 	removed bool     // its folder is gone, or left alone because it can't be removed
 }
 
@@ -71,31 +71,30 @@ var errNoRoom = errors.New("no descriptors are left for all of its rings")
 // errForeign says that a process records for a job that its user may not write.
 var errForeign = errors.New("its user may not write this job")
 
-// pass drains what the rings hold now, at most passSlots. more says that there
-// is more.
-func (p *process) pass(now time.Time) (records int, more bool, err error) {
+// pass drains what the rings hold now, at most passSlots.
+func (p *process) pass(now time.Time) (records int, err error) {
 	p.passed = true
 	if ready, e := p.resume(now); !ready {
-		return 0, false, e
+		return 0, e
 	}
 
 	err = p.instruct()
 	if e := p.settle(); e != nil {
-		return 0, false, errors.Join(err, e)
+		return 0, errors.Join(err, e)
 	}
 
-	records, more, e := p.copy(now)
+	records, e := p.copy(now)
 	if e == nil {
 		e = p.tell(now)
 	}
 
-	if e == nil && p.gone && !more {
+	if e == nil && p.gone && !p.full {
 		e = p.finish(now)
 	} else if e == nil {
 		e = p.sync(now)
 	}
 
-	return records, more, errors.Join(err, e)
+	return records, errors.Join(err, e)
 }
 
 // resume looks at the process anew, and opens its Writer: then it is known how far its rings

@@ -14,7 +14,7 @@ import (
 // slowly takes seconds, a mount whose server is away takes for ever.
 const stalled = 30 * time.Second
 
-// lastTurns bounds the time in which everybody has a last turn before the end.
+// lastTurns bounds the time in which everybody has his last turns before the end.
 const lastTurns = 5 * time.Second
 
 // Ready tells why rings are not drained as they should be, nil when they are. What
@@ -99,14 +99,14 @@ func withCause(err, cause error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// leave drains everything once more before the end, in turns where there is not room for
-// all, and says what is left in the rings of trusted users.
+// leave drains everything once more before the end, in turns where that takes more than one
+// pass, and says what is left in the rings of trusted users.
 func (d *Drain) leave() error {
 	d.leaving = true
 	began := d.o.Now()
-	_, err := d.Pass()
-	for d.o.Now().Sub(began) < lastTurns && d.missed(began, noRoom) > 0 {
-		_, err = d.Pass()
+	full, err := d.Pass()
+	for d.o.Now().Sub(began) < lastTurns && (full || d.missed(began, noRoom) > 0) {
+		full, err = d.Pass()
 	}
 
 	if err != nil {
