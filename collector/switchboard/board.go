@@ -20,6 +20,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
@@ -122,13 +125,13 @@ func (b *Board) Follow(name string, s trace.State) (err error) {
 	return err
 }
 
-// set switches a job for the Caller by.
+// set switches a job for the Caller by. The error is gRPC's.
 func (b *Board) set(name string, s trace.State, by string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, known := b.toldLocked(name, b.recorders(name))
 	if !known {
-		return fmt.Errorf("switch job %s: %w", name, errNoJob)
+		return status.Errorf(codes.NotFound, "switch job %s: %v", name, errNoJob)
 	}
 
 	j := b.jobLocked(name)
@@ -139,7 +142,7 @@ func (b *Board) set(name string, s trace.State, by string) error {
 	j.by = by
 	b.keepLocked(name, s)
 	if err := b.tellLocked(name, s); err != nil {
-		return fmt.Errorf("switch job %s: %w", name, err)
+		return status.Errorf(codes.Internal, "switch job %s: %v", name, err)
 	}
 
 	if by == "" && (j.public == nil || *j.public != s) {
