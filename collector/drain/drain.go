@@ -80,8 +80,7 @@ const (
 	// halfMade is the age at which a folder that was never finished is removed: its
 	// recorder was killed, making one takes milliseconds.
 	halfMade = 10 * time.Second
-	// rush is the pause between passes when a ring holds much, and after a hint that
-	// folders came: those of one job come together.
+	// rush is the pause between passes when a ring holds much.
 	rush = 10 * time.Millisecond
 )
 
@@ -187,8 +186,6 @@ func New(o Options) (*Drain, error) {
 // says what it left in the rings then.
 func (d *Drain) Run(ctx context.Context) error {
 	defer d.Close()
-	events, stop := ring.Watch(d.o.RunDir) // a hint: the rescan of every pass is the truth
-	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var quiet throttle // of what goes wrong
@@ -196,9 +193,6 @@ func (d *Drain) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return d.leave()
-		case <-events:
-			timer.Reset(rush) // more of them come together
-			continue
 		case <-timer.C:
 		}
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -67,22 +66,6 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	}
 
 	return l.names, true, err
-}
-
-// Watch hints at changes in a directory until stop is called; where no inotify is left it
-// is silent.
-func Watch(dir string) (events <-chan fsnotify.Event, stop func()) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, func() {}
-	}
-
-	if err := w.Add(dir); err != nil {
-		w.Close()
-		return nil, func() {}
-	}
-
-	return w.Events, func() { w.Close() }
 }
 
 const (
