@@ -117,6 +117,15 @@ func (p *process) finish(now time.Time) error {
 	}
 
 	crashPoint("end-appended")
+	if err := p.endWriter(); err != nil {
+		return err
+	}
+
+	return p.remove(now)
+}
+
+// endWriter closes the Writer of an incarnation that has ended, when all of it is on disk.
+func (p *process) endWriter() error {
 	if err := p.settle(); err != nil {
 		return err
 	}
@@ -130,7 +139,7 @@ func (p *process) finish(now time.Time) error {
 		return fmt.Errorf("close: %w", err)
 	}
 
-	return p.remove(now)
+	return nil
 }
 
 // end gives the incarnation's end line to the Writer. It is no line of once: Writer.Ended

@@ -47,9 +47,6 @@ type left struct {
 	until  time.Time // not tried again before
 }
 
-// waits reports whether the folder will be drained when there is room.
-func (l *left) waits() bool { return l.reason == noRoom }
-
 // find takes the folders that are ours to read and drained by nobody else, as many as
 // there is room for; those of the user who has the fewest first. When there is no room
 // the folders held longest make some: everybody's have their turn.
@@ -259,7 +256,7 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	}
 
 	p.only, p.any = d.o.Trust(f.Owner)
-	p.from, p.found, p.heldAt, p.granted = l, l.found, now, l.needs
+	p.from, p.heldAt, p.granted = l, now, l.needs
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.seen = true

@@ -12,11 +12,10 @@ import (
 
 // process is a ring folder that this agent holds.
 type process struct {
-	d     *Drain
-	name  string
-	found time.Time // when we saw it first
-	any   bool      // its user may write every job, else
-	only  []string  // these
+	d    *Drain
+	name string
+	any  bool     // its user may write every job, else
+	only []string // these
 
 	from    *left     // what it was before it was held
 	heldAt  time.Time // this time
@@ -184,7 +183,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 		return true, nil
 	}
 
-	if p.identity == 0 && !p.gone && now.Sub(p.found) < anonymous || now.Before(p.retryAt) {
+	if p.identity == 0 && !p.gone && now.Sub(p.from.found) < anonymous || now.Before(p.retryAt) {
 		return false, nil
 	}
 
@@ -253,12 +252,8 @@ func (p *process) move() error {
 		}
 	}
 
-	if err := p.settle(); err != nil {
+	if err := p.endWriter(); err != nil {
 		return err
-	}
-
-	if err := errors.Join(p.w.Sync(), p.dropWriter()); err != nil {
-		return fmt.Errorf("close: %w", err)
 	}
 
 	p.note.Home, p.note.changed = nil, true

@@ -41,13 +41,9 @@ func (d *Drain) look(now time.Time) {
 		cause               error
 	}
 	users := make(map[uint32]*about)
-	ignored, waiting := 0, 0
+	waiting := 0
 	for _, l := range d.left {
-		if !l.waits() {
-			ignored++
-		}
-
-		if !l.waits() && l.reason != unreadable {
+		if l.reason != noRoom && l.reason != unreadable {
 			continue
 		}
 
@@ -87,7 +83,7 @@ func (d *Drain) look(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.passedAt, d.trouble = now, joinFirst(errs)
-	d.stats.Ignored, d.stats.Waiting = ignored, waiting
+	d.stats.Ignored, d.stats.Waiting = len(d.left)-waiting, waiting
 }
 
 // withCause adds a cause to an error where there is one.
