@@ -255,7 +255,6 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 		return false, err
 	}
 
-	p.only, p.any = d.o.Trust(f.Owner)
 	p.from, p.heldAt, p.granted = l, now, l.needs
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,8 +14,6 @@ import (
 type process struct {
 	d    *Drain
 	name string
-	any  bool     // its user may write every job, else
-	only []string // these
 
 	from    *left     // what it was before it was held
 	heldAt  time.Time // this time
@@ -194,7 +192,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 		meta.Job, meta.Rank = h.Job, h.Rank
 	}
 
-	if !p.any && !slices.Contains(p.only, meta.Job) {
+	if jobs, all := p.d.o.Trust(p.folder.Owner); !all && !slices.Contains(jobs, meta.Job) {
 		return false, errForeign
 	}
 
