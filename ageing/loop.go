@@ -15,8 +15,8 @@ import (
 
 const (
 	defaultInterval = time.Second
-	// quiet is how long a rank of which nobody knows anything counts as live after
-	// its newest segment was touched: TaskD writes every 5 s.
+	// quiet is how long a rank counts as live after its newest segment was touched: TaskD
+	// writes every 5 s.
 	quiet = 10 * time.Minute
 	// readTries is how often a segment that can't be read, so that nobody knows what
 	// would be lost with it, is spared: the cap is worth more than one that stays so.
@@ -30,7 +30,7 @@ const (
 // RankState is what the agent knows of a rank.
 type RankState struct {
 	Owned bool     // ours to age: of our rings, or leased
-	Live  bool     // its newest segment stays
+	Live  bool     // its newest segment stays, however long ago it was touched
 	Open  []string // base names of further segments in use (written, being compressed): they stay
 }
 
@@ -45,9 +45,9 @@ type Options struct {
 	Now          func() time.Time
 	Log          *slog.Logger // nil is silent
 
-	// Rank tells whose a rank is. nil: all are ours, and live when their newest
-	// segment was touched in the last 10 minutes.
-	// The segments are the rank's as they were listed, in order.
+	// Rank tells whose a rank is; nil: all are ours. A rank is live, too, when its newest
+	// segment was touched in the last 10 minutes. The segments are the rank's as they were
+	// listed, in order.
 	Rank func(segment.RankDir, []segment.Info) RankState
 	// Shipped tells whether everything in a segment is stored. nil: nothing is.
 	Shipped func(segment.RankDir, segment.Info) bool

@@ -56,11 +56,12 @@ func (l *Loop) rank(t *tree, r segment.RankDir) error {
 	}
 
 	newest := infos[len(infos)-1]
-	state := RankState{Owned: true, Live: l.o.Now().Sub(newest.ModTime) < quiet}
+	state := RankState{Owned: true}
 	if l.o.Rank != nil {
 		state = l.o.Rank(r, infos)
 	}
 
+	state.Live = state.Live || l.o.Now().Sub(newest.ModTime) < quiet
 	if state.Owned && state.Live {
 		t.room += l.o.SegmentLimit
 	}

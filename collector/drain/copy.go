@@ -10,40 +10,39 @@ import (
 )
 
 // copy takes what the rings hold, at most passSlots, in order of the ranges'
-// ends, and moves the tails once it is flushed. more says that a ring had more than its
-// share of passSlots. After an error the cursors stand behind what the Writer accepted:
+// ends, and moves the tails once it is flushed. After an error the cursors stand behind what the Writer accepted:
 // that is flushed by a later pass.
-func (p *process) copy(now time.Time) (records int, more bool, err error) {
+func (p *process) copy(now time.Time) (records int, err error) {
 	if err := p.snapshot(); err != nil {
-		return 0, false, err
+		return 0, err
 	}
 
 	crashPoint("heads-read")
 	p.refresh() // strings after heads: what a slot below a head names is there
 	waiting, err := p.waiting()
 	if err != nil || waiting == 0 {
-		return 0, false, err
+		return 0, err
 	}
 
-	if p.denied = !p.turn(now); p.denied {
-		return 0, false, nil
+	if p.passed = p.turn(now); !p.passed {
+		return 0, nil
 	}
 
 	if err := p.gather(waiting, now); err != nil {
-		return 0, false, err
+		return 0, err
 	}
 
-	records, more, err = p.merge(now)
+	records, err = p.merge(now)
 	crashPoint("appended")
 	if records > 0 {
 		p.unsaid = true
 	}
 
 	if err != nil {
-		return records, false, err
+		return records, err
 	}
 
-	return records, more, p.settle()
+	return records, p.settle()
 }
 
 // waiting returns how many rings have slots to copy, and notes whether one is filling
@@ -60,7 +59,7 @@ func (p *process) waiting() (n int, err error) {
 
 			if l.head > l.cursor {
 				n++
-				p.full = p.full || (l.head-l.cursor)*4 > uint64(r.reader.Slots[i])
+				p.full = p.full || !p.gone && (l.head-l.cursor)*4 > uint64(r.reader.Slots[i])
 			}
 		}
 	}
@@ -70,7 +69,7 @@ func (p *process) waiting() (n int, err error) {
 
 // gather copies slots out of every ring that has some: so many rings are waiting. Each
 // gets the same share of passSlots, so that a ring that fills up does not hold up the
-// others; what is left of it comes in the next round.
+// others; what is left of it comes in the next pass.
 func (p *process) gather(waiting int, now time.Time) error {
 	d := p.d
 	d.copied = d.copied[:0]
@@ -136,12 +135,12 @@ func (p *process) look(l *laneState, now time.Time) (bool, error) {
 // wait reports whether to look at a slot again in the next pass: it could be
 // that its stores are not seen yet, or that the head was read too large.
 func (p *process) wait(l *laneState, now time.Time) (bool, error) {
-	head, err := l.of.reader.Head(l.lane)
+	c, err := l.of.reader.Counters()
 	if err != nil {
 		return true, p.lostRing(l.of, err)
 	}
 
-	if head <= l.cursor {
+	if c.Head[l.lane] <= l.cursor {
 		return true, nil
 	}
 
@@ -209,7 +208,7 @@ func (p *process) named(s *ring.Slot) bool {
 // merge appends the records of all rings in order of their ends. Each ring's stay in
 // their own order. When what was copied of a longer ring is used up the rest waits
 // for it.
-func (p *process) merge(now time.Time) (records int, more bool, err error) {
+func (p *process) merge(now time.Time) (records int, err error) {
 	rings := p.d.copied
 	for len(rings) > 0 {
 		first := 0
@@ -221,22 +220,23 @@ func (p *process) merge(now time.Time) (records int, more bool, err error) {
 
 		l := rings[first]
 		if err := p.accept(l); err != nil {
-			return records, false, err
+			return records, err
 		}
 
 		records++
 		l.buf = l.buf[slotBytes:]
 		switch ok, err := p.look(l, now); {
 		case err != nil:
-			return records, false, err
+			return records, err
 		case !ok && l.short:
-			return records, true, nil
+			p.full = true
+			return records, nil
 		case !ok:
 			rings = slices.Delete(rings, first, first+1)
 		}
 	}
 
-	return records, false, nil
+	return records, nil
 }
 
 // accept gives a ring's next record to the Writer. One that it refuses twice, with

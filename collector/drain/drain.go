@@ -74,16 +74,13 @@ const (
 	lifeEvery = time.Second
 	// lossEvery bounds the loss lines of an overflow that goes on.
 	lossEvery = time.Second
-	// passSlots bounds the slots copied at once: 4 MiB.
+	// passSlots bounds the slots copied of a process in a pass: 4 MiB. Its rings may fill as
+	// fast as they are drained, and the others wait for their turn.
 	passSlots = 65536
 	// halfMade is the age at which a folder that was never finished is removed: its
 	// recorder was killed, making one takes milliseconds.
 	halfMade = 10 * time.Second
-	// rounds bounds how often a pass comes back to one process: its rings may fill as fast
-	// as they are drained, and the others wait for their turn.
-	rounds = 8
-	// rush is the pause between passes when a ring is filling up, and after a hint that
-	// folders came: those of one job come together.
+	// rush is the pause between passes when a ring holds much.
 	rush = 10 * time.Millisecond
 )
 
@@ -128,7 +125,6 @@ type Drain struct {
 	folders map[uint32]int   // of them, by user
 	listing ring.Listing
 	nextTry time.Time                   // of the folders left alone
-	looked  bool                        // look has been through left since it changed
 	turns   map[record.RankID]*process  // by rank directory: who writes there now
 	leaving bool                        // nobody waits for a turn any more
 	claims  map[record.RankID]time.Time // when it was said that two living processes claim a rank
@@ -147,7 +143,7 @@ type Drain struct {
 
 	mu        sync.Mutex // guards what follows
 	processes []*process // that are held, in the order in which they were taken
-	seen      int        // recorders so far
+	seen      bool       // a recorder was held
 	job       string     // of processes that name none, "" until there was one
 	stats     Stats
 	passedAt  time.Time // when the last pass ended
@@ -190,8 +186,6 @@ func New(o Options) (*Drain, error) {
 // says what it left in the rings then.
 func (d *Drain) Run(ctx context.Context) error {
 	defer d.Close()
-	events, stop := ring.Watch(d.o.RunDir) // a hint: the rescan of every pass is the truth
-	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var quiet throttle // of what goes wrong
@@ -199,9 +193,6 @@ func (d *Drain) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return d.leave()
-		case <-events:
-			timer.Reset(rush) // more of them come together
-			continue
 		case <-timer.C:
 		}
 
@@ -239,7 +230,7 @@ func (d *Drain) begin(now time.Time) error {
 }
 
 // Pass finds folders and drains each of them once. full says that a ring was more than a
-// quarter full: the next pass should come soon. The error joins what went wrong with
+// quarter full, or that there is more: the next pass should come soon. The error joins what went wrong with
 // single folders; the others were drained.
 func (d *Drain) Pass() (full bool, err error) {
 	now := d.o.Now()
@@ -252,9 +243,9 @@ func (d *Drain) Pass() (full bool, err error) {
 	}
 
 	for _, p := range d.held() {
-		n, err := d.drain(p, now)
+		n, err := p.pass(now)
 		full = full || p.full
-		switch p.err, p.passed, p.records = err, !p.denied, n; {
+		switch p.err, p.records = err, n; {
 		case errors.Is(err, errForeign):
 			d.letGo(p, now)
 			continue
@@ -278,24 +269,6 @@ func (d *Drain) Pass() (full bool, err error) {
 	d.flushed = false
 	d.publish(now)
 	return full, joinFirst(errs)
-}
-
-// drain drains one folder until it is empty or its Writer refuses, or it has
-// had its turn.
-func (d *Drain) drain(p *process, now time.Time) (records int, err error) {
-	more := true
-	for round := 0; more && err == nil; round++ {
-		if round == rounds {
-			p.full = true
-			break
-		}
-
-		var n int
-		n, more, err = p.pass(now)
-		records += n
-	}
-
-	return records, err
 }
 
 // held returns a copy of processes: some may go while the caller is at it.
@@ -345,8 +318,8 @@ func (d *Drain) Unnamed() string {
 	return d.job
 }
 
-// Seen returns how many recorders this Drain has held so far.
-func (d *Drain) Seen() int {
+// Seen reports whether this Drain has held a recorder so far.
+func (d *Drain) Seen() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.seen

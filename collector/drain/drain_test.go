@@ -290,8 +290,8 @@ func TestOpen(t *testing.T) {
 		t.Errorf("end %+v", w.End)
 	}
 
-	if !b.Idle() || b.Seen() != 1 {
-		t.Errorf("Idle %v, Seen %d", b.Idle(), b.Seen())
+	if !b.Idle() || !b.Seen() {
+		t.Errorf("Idle %v, Seen %v", b.Idle(), b.Seen())
 	}
 }
 

@@ -32,51 +32,49 @@ func (p *process) tell(now time.Time) error {
 func (p *process) tellLosses() error {
 	for _, r := range p.rings {
 		for k := range record.Kind(record.KindCount) {
-			l := &r.lanes[ring.LaneOf(k)]
-			key, total := fullKey(l.number, k), r.counters.Dropped[k]
-			told := p.note.Done[key]
-			if total <= told {
-				continue
-			}
-
-			loss := record.Loss{Ring: l.number, Kind: k.String(), Reason: record.RingFull, Count: min(total-told, record.MaxLoss), Last: max(r.counters.Last, 0)}
-			if told == 0 {
-				loss.First = max(r.counters.First, 0)
-			}
-
-			if err := p.once(key, total, loss.AppendLine(nil)); err != nil {
+			number := r.lanes[ring.LaneOf(k)].number
+			loss := record.Loss{Ring: number, Kind: k.String(), Reason: record.RingFull, Count: r.counters.Dropped[k],
+				First: max(r.counters.First, 0), Last: max(r.counters.Last, 0)}
+			if err := p.tellLoss(fullKey(number, k), loss); err != nil {
 				return err
 			}
-
-			p.d.lose(record.RingFull, loss.Count)
 		}
 	}
 
-	for _, loss := range p.cut {
-		if err := p.once(cutKey(loss.Ring), 1, loss.AppendLine(nil)); err != nil {
+	for number, count := range p.cut {
+		if err := p.tellLoss(cutKey(number), record.Loss{Ring: number, Reason: record.Truncated, Count: count}); err != nil {
 			return err
 		}
-
-		p.cut = p.cut[1:]
-		p.d.lose(record.Truncated, loss.Count)
 	}
 
 	// What found no ring belongs to none: ring 0.
-	for k, total := range p.status.Lost {
-		key := noRingKey(k)
-		told := p.note.Done[key]
-		if total <= told {
-			continue
-		}
-
-		loss := record.Loss{Kind: record.Kind(k).String(), Reason: record.NoRing, Count: min(total-told, record.MaxLoss)}
-		if err := p.once(key, total, loss.AppendLine(nil)); err != nil {
+	for k, count := range p.status.Lost {
+		if err := p.tellLoss(noRingKey(k), record.Loss{Kind: record.Kind(k).String(), Reason: record.NoRing, Count: count}); err != nil {
 			return err
 		}
-
-		p.d.lose(record.NoRing, loss.Count)
 	}
 
+	return nil
+}
+
+// tellLoss writes what a loss that is told of again and again has grown by. First is for the
+// first line of it.
+func (p *process) tellLoss(key string, loss record.Loss) error {
+	total, told := loss.Count, p.note.Done[key]
+	if total <= told {
+		return nil
+	}
+
+	loss.Count = min(total-told, record.MaxLoss)
+	if told != 0 {
+		loss.First = 0
+	}
+
+	if err := p.once(key, total, loss.AppendLine(nil)); err != nil {
+		return err
+	}
+
+	p.d.lose(loss.Reason, loss.Count)
 	return nil
 }
 
@@ -119,6 +117,15 @@ func (p *process) finish(now time.Time) error {
 	}
 
 	crashPoint("end-appended")
+	if err := p.endWriter(); err != nil {
+		return err
+	}
+
+	return p.remove(now)
+}
+
+// endWriter closes the Writer of an incarnation that has ended, when all of it is on disk.
+func (p *process) endWriter() error {
 	if err := p.settle(); err != nil {
 		return err
 	}
@@ -132,7 +139,7 @@ func (p *process) finish(now time.Time) error {
 		return fmt.Errorf("close: %w", err)
 	}
 
-	return p.remove(now)
+	return nil
 }
 
 // end gives the incarnation's end line to the Writer. It is no line of once: Writer.Ended
@@ -198,7 +205,7 @@ func (p *process) tellOpen(r *ringState) error {
 	for i := range open {
 		o := &open[i]
 		key := openKey(r.reader.N, o.Level)
-		if o.Closing && o.Published(r.lanes[o.Lane].head) || p.note.Done[key] != 0 {
+		if o.Published(r.lanes[o.Lane].head) || p.note.Done[key] != 0 {
 			continue
 		}
 

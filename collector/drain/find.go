@@ -45,11 +45,7 @@ type left struct {
 	found  time.Time // when it was seen first
 	since  time.Time // left alone since
 	until  time.Time // not tried again before
-	held   bool      // it was held before
 }
-
-// waits reports whether the folder will be drained when there is room.
-func (l *left) waits() bool { return l.reason == noRoom }
 
 // find takes the folders that are ours to read and drained by nobody else, as many as
 // there is room for; those of the user who has the fewest first. When there is no room
@@ -125,7 +121,7 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 				continue // gone meanwhile
 			}
 
-			l = &left{uid: uid, found: now, since: now, needs: ring.Descriptors + commonRings + 1}
+			l = &left{reason: noRoom, uid: uid, found: now, since: now, needs: ring.Descriptors + commonRings + 1}
 			d.left[name] = l
 		}
 
@@ -145,15 +141,11 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 			continue
 		}
 
-		if l.reason == "" {
-			l.reason = noRoom
-		}
-
 		queues[l.uid] = append(queues[l.uid], name)
 	}
 
 	maps.DeleteFunc(d.left, func(name string, _ *left) bool { return !there[name] })
-	d.looked, d.nextTry = false, now.Add(longestPause)
+	d.nextTry = now.Add(longestPause)
 	for _, l := range d.left {
 		if l.until.Before(d.nextTry) {
 			d.nextTry = l.until
@@ -218,7 +210,7 @@ func (d *Drain) release(p *process, needs int, now time.Time) error {
 
 // leaveAlone gives up a process whose folder stays.
 func (d *Drain) leaveAlone(p *process) {
-	d.left[p.name], d.looked, d.nextTry = p.from, false, time.Time{}
+	d.left[p.name], d.nextTry = p.from, time.Time{}
 	d.forget(p)
 }
 
@@ -263,17 +255,11 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 		return false, err
 	}
 
-	p.only, p.any = d.o.Trust(f.Owner)
-	p.from, p.found, p.heldAt, p.granted = l, l.found, now, l.needs
+	p.from, p.heldAt, p.granted = l, now, l.needs
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !l.held {
-		d.seen++
-	}
-
-	l.held = true
+	d.seen = true
 	delete(d.left, name)
-	d.looked = false
 	d.processes = append(d.processes, p)
 	d.files += p.granted
 	d.folders[f.Owner]++
@@ -295,7 +281,6 @@ func (d *Drain) grant(p *process, n int) bool {
 // refuse leaves a folder alone for a while: as long as it has been left alone. It returns
 // the cause when that is news.
 func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error {
-	d.looked = false
 	news := l.reason != reason
 	if news {
 		l.since = now

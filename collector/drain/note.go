@@ -42,9 +42,9 @@ type pending struct {
 	Count uint64 `json:"count"` // slots that the line counts as corrupt
 }
 
-// Keys of note.Done. Those of counters hold the count that the last loss line brought the
-// reader up to, skipKey the slot after the last one counted as corrupt, and cutKey and
-// openKey 1 for a line that is written once.
+// Keys of note.Done. Those of losses hold the count that the last loss line brought the
+// reader up to, skipKey the slot after the last one counted as corrupt, and openKey 1 for
+// a line that is written once.
 func fullKey(ring uint32, k record.Kind) string { return fmt.Sprintf("full/%d/%d", ring, k) }
 func noRingKey(k int) string                    { return "none/" + strconv.Itoa(k) }
 func skipKey(ring uint32) string                { return "skip/" + strconv.FormatUint(uint64(ring), 10) }
@@ -89,21 +89,12 @@ func (n *note) store(f *ring.Folder) error {
 	return nil
 }
 
-// begin says which line comes next.
-func (n *note) begin(w Writer, next pending) {
-	next.Name, next.Bytes = w.Name(), w.Bytes()
-	n.Pending = &next
-}
-
-// settled says that everything appended is flushed.
-func (n *note) settled() {
-	if n.Pending != nil {
-		n.commit()
-	}
-}
-
-// commit says that the pending line is written.
+// commit says that everything appended is flushed, the pending line too.
 func (n *note) commit() {
+	if n.Pending == nil {
+		return
+	}
+
 	n.Done[n.Pending.Key] = n.Pending.Value
 	n.Done[corruptKey] += n.Pending.Count
 	n.Pending, n.changed = nil, true
@@ -150,21 +141,20 @@ func (p *process) once(key string, value uint64, line []byte) error {
 // the line off, unless the process is gone: a run directory that is full gets room only when
 // the folders of such are drained and removed.
 func (p *process) write(next pending, line []byte) error {
-	next.Size = int64(len(line))
-	p.note.begin(p.w, next)
+	next.Name, next.Bytes, next.Size = p.w.Name(), p.w.Bytes(), int64(len(line))
+	p.note.Pending = &next
 	if err := p.note.store(p.folder); err != nil && !p.gone {
 		p.note.Pending = nil
 		return err // the counts are cumulative: the next pass tells them
 	}
 
 	crashPoint("noted")
+	p.unsaid = true
 	if err := p.w.AppendLine(line); err != nil {
 		p.note.Pending = nil
-		p.unsaid = true
 		return fmt.Errorf("write: %w", err)
 	}
 
-	p.unsaid = true
 	crashPoint("line-appended")
 	return p.settle()
 }

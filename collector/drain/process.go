@@ -12,19 +12,15 @@ import (
 
 // process is a ring folder that this agent holds.
 type process struct {
-	d     *Drain
-	name  string
-	found time.Time // when we saw it first
-	any   bool      // its user may write every job, else
-	only  []string  // these
+	d    *Drain
+	name string
 
 	from    *left     // what it was before it was held
 	heldAt  time.Time // this time
 	granted int       // descriptors, its writer's included
 	needs   int       // as its folder was listed last
 	turnAt  time.Time // when its turn to write began, where it has it
-	denied  bool      // it has records, and another process of its rank has the turn to write
-	passed  bool      // it has had a pass, and what was in its rings then is written
+	passed  bool      // it has had a pass, in which no other process of its rank had the turn to write
 	records int       // taken in the last one
 	err     error     // of it
 
@@ -38,8 +34,8 @@ type process struct {
 	meta       record.Meta // its identity, completed; Format is "" before the first look
 	instructed string      // the job as which it was told what to record
 	rings      []*ringState
-	bad        map[uint32]bool // ring files that can't be read, said once
-	cut        []record.Loss   // what they held, to be told
+	bad        map[uint32]bool   // ring files that can't be read, said once
+	cut        map[uint32]uint64 // what the rings of such held, as records name these
 	note       note
 
 	w        Writer    // nil: who it is isn't known yet, or the last one could not be opened
@@ -52,13 +48,13 @@ type process struct {
 
 	ops     []string // by string id: what record.BaseOp makes of it, "" not asked yet
 	sign    int64    // when it was seen alive last, by its own records: ns since the Unix epoch
-	full    bool     // a ring was more than a quarter full in the last pass
+	full    bool     // a ring was more than a quarter full in the last pass, or more was there
 	removed bool     // its folder is gone, or left alone because it can't be removed
 }
 
 // newProcess returns the process of a folder whose lock we have. It owns the folder.
 func newProcess(d *Drain, name string, f *ring.Folder) (*process, error) {
-	p := &process{d: d, name: name, folder: f, sign: f.Identity.StartedNs, bad: make(map[uint32]bool)}
+	p := &process{d: d, name: name, folder: f, sign: f.Identity.StartedNs, bad: make(map[uint32]bool), cut: make(map[uint32]uint64)}
 	if err := p.note.load(f); err != nil {
 		return nil, err
 	}
@@ -72,42 +68,37 @@ var errNoRoom = errors.New("no descriptors are left for all of its rings")
 // errForeign says that a process records for a job that its user may not write.
 var errForeign = errors.New("its user may not write this job")
 
-// pass drains what the rings hold now, at most passSlots. more says that there
-// is more.
-func (p *process) pass(now time.Time) (records int, more bool, err error) {
-	p.denied = false
+// pass drains what the rings hold now, at most passSlots.
+func (p *process) pass(now time.Time) (records int, err error) {
+	p.passed = true
 	if ready, e := p.resume(now); !ready {
-		return 0, false, e
+		return 0, e
 	}
 
 	err = p.instruct()
 	if e := p.settle(); e != nil {
-		return 0, false, errors.Join(err, e)
+		return 0, errors.Join(err, e)
 	}
 
-	records, more, e := p.copy(now)
+	records, e := p.copy(now)
 	if e == nil {
 		e = p.tell(now)
 	}
 
-	if e == nil && p.gone && !more {
+	if e == nil && p.gone && !p.full {
 		e = p.finish(now)
 	} else if e == nil {
 		e = p.sync(now)
 	}
 
-	return records, more, errors.Join(err, e)
+	return records, errors.Join(err, e)
 }
 
-// resume looks at the process and its rings anew, and opens its Writer: then it is known,
-// and the rings say, how far they are in segments.
+// resume looks at the process anew, and opens its Writer: then it is known how far its rings
+// are in segments.
 func (p *process) resume(now time.Time) (ready bool, err error) {
 	p.refresh()
 	p.gone = p.dead(now) // before the heads: what is there then is all
-	if err := p.findRings(); err != nil {
-		return false, err
-	}
-
 	return p.ready(now)
 }
 
@@ -190,7 +181,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 		return true, nil
 	}
 
-	if p.identity == 0 && !p.gone && now.Sub(p.found) < anonymous || now.Before(p.retryAt) {
+	if p.identity == 0 && !p.gone && now.Sub(p.from.found) < anonymous || now.Before(p.retryAt) {
 		return false, nil
 	}
 
@@ -201,7 +192,7 @@ func (p *process) ready(now time.Time) (bool, error) {
 		meta.Job, meta.Rank = h.Job, h.Rank
 	}
 
-	if !p.any && !slices.Contains(p.only, meta.Job) {
+	if jobs, all := p.d.o.Trust(p.folder.Owner); !all && !slices.Contains(jobs, meta.Job) {
 		return false, errForeign
 	}
 
@@ -225,12 +216,6 @@ func (p *process) ready(now time.Time) (bool, error) {
 		}
 
 		return false, p.remove(now)
-	}
-
-	// Rings that were found before the writer could not be resumed by it then.
-	next := w.Next()
-	for _, r := range p.rings {
-		r.resume(next, &p.note)
 	}
 
 	err = p.renew()
@@ -265,12 +250,8 @@ func (p *process) move() error {
 		}
 	}
 
-	if err := p.settle(); err != nil {
+	if err := p.endWriter(); err != nil {
 		return err
-	}
-
-	if err := errors.Join(p.w.Sync(), p.dropWriter()); err != nil {
-		return fmt.Errorf("close: %w", err)
 	}
 
 	p.note.Home, p.note.changed = nil, true
@@ -312,7 +293,7 @@ func (p *process) settle() error {
 		crashPoint("flushed")
 	}
 
-	p.note.settled()
+	p.note.commit()
 	var errs []error
 	for _, r := range p.rings {
 		errs = append(errs, r.advance())
@@ -345,7 +326,7 @@ func (p *process) remove(now time.Time) error {
 	crashPoint("removing")
 	err := p.folder.Remove()
 	if err != nil {
-		p.d.left[p.name], p.d.looked, p.d.nextTry = p.from, false, time.Time{}
+		p.d.left[p.name], p.d.nextTry = p.from, time.Time{}
 		p.from.reason, p.from.cause, p.from.since, p.from.until = notRemoved, err, now, now.Add(retryRemove)
 	}
 

@@ -14,7 +14,7 @@ import (
 // slowly takes seconds, a mount whose server is away takes for ever.
 const stalled = 30 * time.Second
 
-// lastTurns bounds the time in which everybody has a last turn before the end.
+// lastTurns bounds the time in which everybody has his last turns before the end.
 const lastTurns = 5 * time.Second
 
 // Ready tells why rings are not drained as they should be, nil when they are. What
@@ -34,13 +34,6 @@ func (d *Drain) Ready() error {
 
 // look notes, after a pass, what is left alone and what of it Ready has to say.
 func (d *Drain) look(now time.Time) {
-	if d.looked {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.passedAt = now
-		return
-	}
-
 	// One line a user, however many folders he has.
 	type about struct {
 		waiting, unreadable int
@@ -48,13 +41,9 @@ func (d *Drain) look(now time.Time) {
 		cause               error
 	}
 	users := make(map[uint32]*about)
-	ignored, waiting := 0, 0
+	waiting := 0
 	for _, l := range d.left {
-		if !l.waits() {
-			ignored++
-		}
-
-		if !l.waits() && l.reason != unreadable {
+		if l.reason != noRoom && l.reason != unreadable {
 			continue
 		}
 
@@ -93,8 +82,8 @@ func (d *Drain) look(now time.Time) {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.passedAt, d.trouble, d.looked = now, joinFirst(errs), waiting == 0
-	d.stats.Ignored, d.stats.Waiting = ignored, waiting
+	d.passedAt, d.trouble = now, joinFirst(errs)
+	d.stats.Ignored, d.stats.Waiting = len(d.left)-waiting, waiting
 }
 
 // withCause adds a cause to an error where there is one.
@@ -106,14 +95,14 @@ func withCause(err, cause error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// leave drains everything once more before the end, in turns where there is not room for
-// all, and says what is left in the rings of trusted users.
+// leave drains everything once more before the end, in turns where that takes more than one
+// pass, and says what is left in the rings of trusted users.
 func (d *Drain) leave() error {
 	d.leaving = true
 	began := d.o.Now()
-	_, err := d.Pass()
-	for d.o.Now().Sub(began) < lastTurns && d.missed(began, noRoom) > 0 {
-		_, err = d.Pass()
+	full, err := d.Pass()
+	for d.o.Now().Sub(began) < lastTurns && (full || d.missed(began, noRoom) > 0) {
+		full, err = d.Pass()
 	}
 
 	if err != nil {
@@ -152,6 +141,10 @@ func (d *Drain) missed(since time.Time, reason string) (n int) {
 // undrained returns how many records the process's rings held at the last look that are
 // not in a segment.
 func (p *process) undrained() (n uint64) {
+	if p.w == nil {
+		_ = p.findRings() // what can't be read is not counted
+	}
+
 	for _, r := range p.rings {
 		if c, err := r.reader.Counters(); err == nil && !r.resumed { // no writer yet
 			r.lanes[ring.Light].head, r.lanes[ring.Bulk].head = c.Head[ring.Light], c.Head[ring.Bulk]

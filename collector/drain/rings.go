@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
-	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 const slotBytes = 64
@@ -76,10 +75,6 @@ func (p *process) findRings() error {
 			s.lanes[i] = laneState{of: s, lane: ring.Lane(i), number: ring.Number(n, ring.Lane(i))}
 		}
 
-		if p.w != nil {
-			s.resume(p.w.Next(), &p.note)
-		}
-
 		p.rings = append(p.rings, s)
 	}
 
@@ -136,8 +131,8 @@ func (r *ringState) advance() error {
 // snapshot reads the heads: every light one before every bulk one, so that the
 // communications of a step are seen no later than the step's own end. The ring of a
 // thread whose communications belong to a step that was seen to end was there before
-// the light heads were read, but perhaps not when rings were last listed (to open a
-// segment on a slow disk takes long): they are listed again, until there is no new one.
+// the light heads were read, but perhaps not when rings were last listed: they are listed
+// again, until there is no new one.
 func (p *process) snapshot() error {
 	for known := -1; known < len(p.rings); {
 		known = len(p.rings)
@@ -151,12 +146,12 @@ func (p *process) snapshot() error {
 	}
 
 	for _, r := range p.rings {
-		h, err := r.reader.Head(ring.Bulk)
+		c, err := r.reader.Counters()
 		if err != nil {
 			return p.lostRing(r, err)
 		}
 
-		r.lanes[ring.Bulk].head = h
+		r.lanes[ring.Bulk].head = c.Head[ring.Bulk]
 	}
 
 	return nil
@@ -188,7 +183,7 @@ func (p *process) lostRing(r *ringState, cause error) error {
 	p.bad[r.reader.N] = true
 	for i := range r.lanes {
 		if l := &r.lanes[i]; l.head > l.cursor {
-			p.cut = append(p.cut, record.Loss{Ring: l.number, Reason: record.Truncated, Count: l.head - l.cursor})
+			p.cut[l.number] = l.head - l.cursor
 		}
 	}
 

@@ -131,9 +131,9 @@ func drained(b *testing.B, th *recorder.Thread, run string) func() {
 
 	b.Cleanup(rd.Close)
 	return func() {
-		head, err := rd.Head(ring.Bulk)
+		c, err := rd.Counters()
 		if err == nil {
-			err = rd.SetTail(ring.Bulk, head)
+			err = rd.SetTail(ring.Bulk, c.Head[ring.Bulk])
 		}
 
 		if err != nil {

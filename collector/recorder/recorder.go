@@ -87,7 +87,7 @@ func Environment(getenv func(string) string) record.Meta {
 // Recorder is the process's recorder. Its methods may be called from any
 // goroutine.
 type Recorder struct {
-	o     Options
+	o     Options // o.Meta: guarded by mu
 	clock clock
 	step  atomic.Int64
 	texts *ring.Strings
@@ -97,7 +97,6 @@ type Recorder struct {
 
 	mu       sync.Mutex // guards what follows
 	process  *ring.Process
-	meta     record.Meta
 	followed uint32      // switch word that is acted on; before the folder is made, the one at start
 	timer    *time.Timer // the next look at the switch
 	reason   error
@@ -115,7 +114,7 @@ func Open(o Options) (*Recorder, error) {
 		o.Meta.Rank, o.Meta.WorldSize = max(o.Meta.Rank, 0), max(o.Meta.WorldSize, 0)
 	}
 
-	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(), meta: o.Meta, followed: state.Bits()}
+	r := &Recorder{o: o, clock: newClock(), texts: ring.NewStrings(), followed: state.Bits()}
 	r.step.Store(record.NoStep)
 	r.word.Store(unmadeBit)
 	return r, err
@@ -147,7 +146,7 @@ func (r *Recorder) SetMeta(m record.Meta) {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.meta = m
+	r.o.Meta = m
 	if r.process != nil {
 		r.publishLocked()
 	}
@@ -292,7 +291,7 @@ func (r *Recorder) createLocked() error {
 // publishLocked interns the identity and says which string it is. Where the strings area is
 // full the one before stays.
 func (r *Recorder) publishLocked() {
-	m, id := r.meta, r.process.Identity
+	m, id := r.o.Meta, r.process.Identity
 	m.Format, m.Segment, m.Writer = record.Format, "", Writer
 	m.Incarnation, m.PID, m.StartedNs, m.BootID = id.Incarnation, id.PID, id.StartedNs, id.BootID
 	b, err := json.Marshal(m)

@@ -123,12 +123,7 @@ func (t *Thread) Mark(k record.Kind, a Attr, start, dur int64) {
 	s.Name(k, a.Dtype, a.peer-1, uint16(a.Text), uint16(a.Group), a.Stream, a.Value)
 	s.SetTime(start, max(dur, 0), t.r.step.Load())
 	done, was := false, debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(was)
-		if !done {
-			t.fell(recover())
-		}
-	}()
+	defer t.leave(was, &done)
 	t.w.Publish(s)
 	done = true
 }
@@ -180,7 +175,7 @@ func (r *Range) Cancel() {
 		*r = Range{}
 		t.free, o.next = o, t.free
 		if t.w != nil {
-			defer t.leave(debug.SetPanicOnFault(true))
+			defer t.leave(debug.SetPanicOnFault(true), new(bool))
 			t.w.Free(o.level)
 		}
 	}
@@ -214,16 +209,10 @@ func (t *Thread) open(k record.Kind, a Attr, step int64) Range {
 	return Range{t, o}
 }
 
-// enter puts a range into the table. The memory may vanish when somebody truncates a
-// file: a fault becomes a panic, which fell takes.
+// enter puts a range into the table.
 func (t *Thread) enter(o *open) {
 	done, was := false, debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(was)
-		if !done {
-			t.fell(recover())
-		}
-	}()
+	defer t.leave(was, &done)
 	o.level = t.w.Begin(&o.slot)
 	done = true
 }
@@ -249,27 +238,21 @@ func (r *Range) end() {
 	}
 
 	done, was := false, debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(was)
-		if !done {
-			t.fell(recover())
-		}
-	}()
+	defer t.leave(was, &done)
 	t.w.End(o.level, &o.slot)
 	done = true
 }
 
-// leave ends a passage that touches the ring. It is deferred. Those of every range do
-// the same in a closure of their own: recover is a part of their cost, and not needed
-// where the passage came to its end.
-func (t *Thread) leave(was bool) {
+// leave ends a passage that touches the ring. It is deferred: the memory may vanish when
+// somebody truncates a file, and the fault becomes a panic. done says that the passage came to
+// its end: recover is a part of a range's cost, and not needed then.
+func (t *Thread) leave(was bool, done *bool) {
 	debug.SetPanicOnFault(was)
-	t.fell(recover())
-}
+	if *done {
+		return
+	}
 
-// fell looks at what recover returned.
-func (t *Thread) fell(v any) {
-	if err := ring.Survived(v); err != nil {
+	if err := ring.Survived(recover()); err != nil {
 		t.w = nil
 		t.r.fail(err)
 	}
@@ -303,7 +286,7 @@ func (t *Thread) Close() {
 		return
 	}
 
-	defer t.leave(debug.SetPanicOnFault(true))
+	defer t.leave(debug.SetPanicOnFault(true), new(bool))
 	t.w.Close()
 	t.w = nil
 }

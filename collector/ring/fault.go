@@ -16,27 +16,19 @@ var errFault = errors.New("the ring's file was truncated by somebody else")
 // survive ends a passage; a fault in it ends it early and does nothing else.
 func survive(was bool) {
 	debug.SetPanicOnFault(was)
-	if v := recover(); v != nil && !isFault(v) {
-		panic(v)
-	}
+	_ = Survived(recover())
 }
 
-// Survived looks at what recover returned in a deferred function: nil when
-// nothing happened, errFault after a fault. Every other panic goes on.
+// Survived looks at what recover returned in a deferred function: nil when nothing happened,
+// errFault after a fault. Every other panic goes on: of the runtime's errors, that for a fault
+// at an address alone has the method, as debug.SetPanicOnFault documents.
 func Survived(v any) error {
-	switch {
-	case v == nil:
+	switch v.(type) {
+	case nil:
 		return nil
-	case isFault(v):
+	case interface{ Addr() uintptr }:
 		return errFault
 	}
 
 	panic(v)
-}
-
-// isFault tells the runtime's error for a fault at an address from other panics: of the
-// runtime's errors it alone has the method, as debug.SetPanicOnFault documents.
-func isFault(v any) bool {
-	_, ok := v.(interface{ Addr() uintptr })
-	return ok
 }

@@ -10,28 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names returns up to most names in the folder, none when it was deleted under us.
-func (f *Folder) names(most int) ([]string, error) {
-	names, err := namesIn(f.dir, most)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
-	}
-
-	return names, nil
-}
-
-// namesIn lists a directory: up to most names, -1 all. It opens the directory anew,
-// because reading moves the offset of the descriptor that is read from.
+// namesIn lists a directory: up to most names, -1 all, none when it was deleted under us. It
+// opens the directory anew, because reading moves the offset of the descriptor that is read
+// from.
 func namesIn(dir, most int) ([]string, error) {
 	fd, err := openAt(dir, ".", unix.O_DIRECTORY|unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
+	var names []string
+	if err == nil {
+		d := os.NewFile(uintptr(fd), ".")
+		defer d.Close()
+		names, err = d.Readdirnames(most)
 	}
 
-	d := os.NewFile(uintptr(fd), ".")
-	defer d.Close()
-	names, err := d.Readdirnames(most)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 
@@ -54,36 +45,32 @@ func (f *Folder) Remove() error {
 		name = gone
 	}
 
-	// A user may have filled the folder with names. What is beyond the bound keeps the
-	// folder from being removed, and has its turn when that is tried again.
-	names, err := f.names(math.MaxInt16)
-	if err != nil {
-		return err
-	}
+	return remove(run, f.dir, name)
+}
 
-	unlink := func(n string) error {
-		if err := unix.Unlinkat(f.dir, n, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("remove %s of ring folder %s: %w", n, f.name, err)
+// remove deletes a folder that is open as dir, and the files in it. Those by which an agent
+// takes it come last: what can't be removed has its turn when that is tried again, and so
+// has what is beyond the bound, for a user may have filled the folder with names.
+func remove(run, dir int, name string) error {
+	files, err := namesIn(dir, math.MaxInt16)
+	for _, last := range []bool{false, true} {
+		for _, n := range files {
+			if last != (n == ProcessName || n == LockName) {
+				continue
+			}
+
+			if e := unix.Unlinkat(dir, n, 0); e != nil && !errors.Is(e, unix.ENOENT) {
+				err = errors.Join(err, fmt.Errorf("remove %s of ring folder %s: %w", n, name, e))
+			}
 		}
 
-		return nil
-	}
-	for _, n := range names {
-		if n != ProcessName && n != LockName {
-			err = errors.Join(err, unlink(n))
+		if err != nil {
+			return err
 		}
-	}
-
-	if err != nil {
-		return err // with its process file it is a folder that an agent takes, and tries again
-	}
-
-	if err := errors.Join(unlink(ProcessName), unlink(LockName)); err != nil {
-		return err
 	}
 
 	if err := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove ring folder %s: %w", f.name, err)
+		return fmt.Errorf("remove ring folder %s: %w", name, err)
 	}
 
 	return nil

@@ -9,27 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
-
-// changeGrain is more than two changes of a directory can be apart that leave it with the
-// same time: kernels stamp changes by a clock that ticks every few milliseconds.
-const changeGrain = time.Second
-
-// settledAt returns the time of a directory as it was before it was listed: while it has that
-// time the list holds. Zero: it had changed so lately that it may change once more without
-// another time, so it must be listed again.
-func settledAt(before *unix.Stat_t) (at unix.Timespec) {
-	if time.Since(time.Unix(before.Ctim.Unix())) > changeGrain {
-		at = before.Ctim
-	}
-
-	return at
-}
 
 // maxRings bounds the rings that a reader opens in one folder: far more than
 // budget holds.
@@ -62,8 +46,6 @@ type Folder struct {
 	texts           []string               // the strings seen so far
 	textsAt         int                    // offset of the next one in the strings area
 	header          [2][processHeader]byte // two copies, see settled; reused by each read
-	rings           []uint32               // as they were listed
-	listedAt        unix.Timespec          // the directory's time then; zero: list them again
 }
 
 // Descriptors is how many a Folder with a lock holds open.
@@ -98,8 +80,8 @@ func OpenFolder(runDir, name string) (*Folder, error) {
 
 // openFolder opens the folder called name in a run directory that is open.
 func openFolder(run int, name string) (_ *Folder, err error) {
-	id, ok := parseName(name)
-	if !ok {
+	id, suffix, ok := parseName(name)
+	if !ok || suffix != "" {
 		return nil, fmt.Errorf("open ring folder %q: %w", name, ErrNotRing)
 	}
 
@@ -359,21 +341,11 @@ func (f *Folder) SetWanted(s Status, bits uint32) error {
 	return nil
 }
 
-// Rings returns the numbers of the ring files in the folder, sorted, at most
-// maxRings. They are listed when the directory has changed. The slice is the Folder's.
+// Rings returns the numbers of the ring files in the folder, sorted, at most maxRings.
 func (f *Folder) Rings() ([]uint32, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(f.dir, &st); err != nil {
-		return nil, fmt.Errorf("stat ring folder %s: %w", f.name, err)
-	}
-
-	if st.Ctim == f.listedAt {
-		return f.rings, nil
-	}
-
-	names, err := f.names(4 * maxRings)
+	names, err := namesIn(f.dir, 4*maxRings)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
 	}
 
 	var out []uint32
@@ -386,7 +358,6 @@ func (f *Folder) Rings() ([]uint32, error) {
 	}
 
 	slices.Sort(out)
-	f.rings, f.listedAt = out, settledAt(&st)
 	return out, nil
 }
 

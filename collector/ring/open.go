@@ -18,7 +18,7 @@ type Open struct {
 	Slot
 	Level   int
 	Closing bool // End was under way; it would be published as Lane and Seq
-	Lane    Lane
+	Lane    Lane // of an entry that was closing
 }
 
 // Published reports whether the record of an entry that was closing is in the
@@ -64,12 +64,9 @@ func (r *Reader) decodeOpen(o *Open, b []byte) bool {
 
 	o.read(b)
 	o.Slot[0] &^= uint64(^FlagOpen) << 40 // the device's times and the exposed ones come with the end
-	o.Lane = LaneOf(o.Kind())
-	if o.Closing = b[7] == stateClosing; o.Closing {
-		o.Lane = Light
-		if o.Seq()&openMark != 0 {
-			o.Lane = Bulk
-		}
+	o.Closing = b[7] == stateClosing
+	if o.Seq()&openMark != 0 {
+		o.Lane = Bulk
 	}
 
 	return true

@@ -202,8 +202,8 @@ func (p *Process) closedLocked() (drained, undrained *Writer) {
 	return nil, undrained
 }
 
-// makeLocked makes the next ring under a hidden name and publishes it by renaming: a drain never sees
-// half a ring. The caller holds p's lock.
+// makeLocked makes the next ring, within the user's share, under a hidden name and publishes it by
+// renaming: a drain never sees half a ring. The caller holds p's lock.
 func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 	n := uint32(len(p.rings) + 1)
 	light, bulk, ok := fit(n, budget-p.used)
@@ -211,48 +211,39 @@ func (p *Process) makeLocked(thread uint64) (*Writer, error) {
 		return nil, fmt.Errorf("make ring %d: the process's %d MiB are used up", n, budget>>20)
 	}
 
-	name := "ring-" + strconv.Itoa(int(n))
-	size := fileSize(light, bulk)
-	mem, err := p.allocateWithin("."+name+".new", size)
-	if err != nil {
-		return nil, err
-	}
-
-	w := newWriter(mem, n, light, bulk, CRC32C)
-	w.open(thread)
-	if err := rename(p.dir, "."+name+".new", name); err != nil {
-		return nil, errors.Join(fmt.Errorf("publish ring %d: %w", n, err), unix.Munmap(mem), unix.Unlinkat(p.dir, "."+name+".new", 0))
-	}
-
-	p.used += size
-	p.rings = append(p.rings, w)
-	atomic.StoreUint32(p.u32(pRings), n)
-	return w, nil
-}
-
-// allocateWithin allocates a ring's file within the user's share: once it is there the
-// share is looked at again, for others who looked at the same moment.
-func (p *Process) allocateWithin(name string, size int64) ([]byte, error) {
 	run, err := openAt(p.dir, "..", unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(run)
 	own := p.Identity.Incarnation.String()
+	size := fileSize(light, bulk)
 	if err := room(run, own, size, false); err != nil {
 		return nil, err
 	}
 
-	mem, err := allocate(p.dir, name, size)
+	name := "ring-" + strconv.Itoa(int(n))
+	fresh := "." + name + newSuffix
+	mem, err := allocate(p.dir, fresh, size)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := room(run, own, 0, false); err != nil {
-		return nil, errors.Join(err, unix.Munmap(mem), unix.Unlinkat(p.dir, name, 0))
+	w := newWriter(mem, n, light, bulk, CRC32C)
+	w.open(thread)
+	err = room(run, own, 0, false) // once more, for others who looked at the same moment
+	if err == nil {
+		err = rename(p.dir, fresh, name)
 	}
 
-	return mem, nil
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("publish ring %d: %w", n, err), unix.Munmap(mem), unix.Unlinkat(p.dir, fresh, 0))
+	}
+
+	p.used += size
+	p.rings = append(p.rings, w)
+	atomic.StoreUint32(p.u32(pRings), n)
+	return w, nil
 }
 
 // Close marks the process and its rings as left in order and gives the lock

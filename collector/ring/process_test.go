@@ -388,33 +388,3 @@ func TestFoldersKeepSetgid(t *testing.T) {
 		}
 	}
 }
-
-// TestRingsAreListedWhenTheFolderChanged: an unchanged folder is believed, a changed one
-// is listed.
-func TestRingsAreListedWhenTheFolderChanged(t *testing.T) {
-	p, f := create(t, shared(t))
-	if _, err := p.NewWriter(11); err != nil {
-		t.Fatal(err)
-	}
-
-	rings := func(want int) {
-		t.Helper()
-		if got, err := f.Rings(); err != nil || len(got) != want {
-			t.Errorf("Rings()=%v, %v; want %d", got, err, want)
-		}
-	}
-	rings(1)
-	if f.listedAt != (unix.Timespec{}) {
-		t.Error("a folder that changed just now is believed: another change may leave it with the same time")
-	}
-
-	var st unix.Stat_t
-	if err := unix.Fstat(f.dir, &st); err != nil {
-		t.Fatal(err)
-	}
-
-	f.rings, f.listedAt = nil, st.Ctim // as after a listing much later
-	rings(0)
-	f.listedAt.Nsec-- // as after a change
-	rings(1)
-}

@@ -110,21 +110,6 @@ func (r *Reader) Counters() (Counters, error) {
 	return c, nil
 }
 
-// Head reads one lane's head anew, at a fraction of what Counters costs.
-func (r *Reader) Head(l Lane) (uint64, error) {
-	a, b := r.buf[0][:8], r.buf[1][:8]
-	at := int64(rLightHead)
-	if l == Bulk {
-		at = rBulkHead
-	}
-
-	if err := errors.Join(readFull(r.fd, a, at), readFull(r.fd, b, at)); err != nil {
-		return 0, fmt.Errorf("read head of ring %d: %w", r.N, err)
-	}
-
-	return settled(a, b, 0), nil
-}
-
 // Copy copies the slots from number from on into b, whose length is a multiple
 // of the slot size and at most the lane's. Decode looks at them.
 func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
@@ -152,7 +137,16 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 // Decode reads the published slot with number seq out of the first 64 bytes of b, which
 // Copy filled. False means that the bytes are not (yet) that slot: the checksum is wrong,
 // or they are what an earlier lap of the ring left.
-func (r *Reader) Decode(s *Slot, b []byte, seq uint64) bool { return s.decode(b, seq, r.checksum) }
+func (r *Reader) Decode(s *Slot, b []byte, seq uint64) bool {
+	b = b[:slotSize]
+	le := binary.LittleEndian
+	if le.Uint32(b[8:]) != uint32(seq) || le.Uint32(b) != sum(r.checksum, b[4:]) {
+		return false
+	}
+
+	s.read(b)
+	return true
+}
 
 // SetTail says that every slot before to is in a segment: one store, so that a
 // recorder sees no other value on the way. The error is errFault when the file was

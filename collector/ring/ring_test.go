@@ -206,12 +206,13 @@ func TestSlotRoundTrip(t *testing.T) {
 		var b [slotSize]byte
 		want.slot().store(b[:], want.Seq, stateFree, kind)
 		var got Slot
-		if !got.decode(b[:], uint64(want.Seq)|7<<32, kind) || fieldsOf(&got) != want {
+		reader := &Reader{checksum: kind}
+		if !reader.Decode(&got, b[:], uint64(want.Seq)|7<<32) || fieldsOf(&got) != want {
 			t.Fatalf("got %+v, want %+v", fieldsOf(&got), want)
 		}
 
 		b[rapid.IntRange(0, slotSize-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-		if got.decode(b[:], uint64(want.Seq), kind) {
+		if reader.Decode(&got, b[:], uint64(want.Seq)) {
 			t.Fatal("a flipped bit was not seen")
 		}
 	})

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,14 +55,9 @@ func survey(run int, own string, freeing bool) (bytes int64, folders int, err er
 	}
 
 	for _, name := range names {
-		_, published := parseName(name)
-		_, fresh := parseName(strings.TrimPrefix(strings.TrimSuffix(name, newSuffix), "."))
-		if !published && !(fresh && filepath.Ext(name) == newSuffix) {
-			continue
-		}
-
+		_, suffix, ok := parseName(name)
 		var st unix.Stat_t
-		if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) {
+		if !ok || suffix == goneSuffix || unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) {
 			continue
 		}
 
@@ -75,7 +68,7 @@ func survey(run int, own string, freeing bool) (bytes int64, folders int, err er
 
 		folders++
 		n := taken(dir)
-		if freeing && published && n > 2*small && name != own {
+		if freeing && suffix == "" && n > 2*small && name != own {
 			freeDead(run, name)
 			n = taken(dir)
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -34,10 +33,17 @@ func Names(runDir string) ([]string, error) {
 		return nil, fmt.Errorf("list run directory: %w", err)
 	}
 
-	names := slices.DeleteFunc(all, func(n string) bool { _, ok := parseName(n); return !ok })
+	names := slices.DeleteFunc(all, func(n string) bool {
+		_, suffix, ok := parseName(n)
+		return !ok || suffix != ""
+	})
 	slices.Sort(names)
 	return names, nil
 }
+
+// changeGrain is more than two changes of a directory can be apart that leave it with the
+// same time: kernels stamp changes by a clock that ticks every few milliseconds.
+const changeGrain = time.Second
 
 // Listing is what stood in a run directory when it was listed last.
 type Listing struct {
@@ -46,7 +52,8 @@ type Listing struct {
 }
 
 // Names is the function Names for a directory that is listed again and again: only when
-// it has changed. changed is false when the names are the last call's.
+// it has changed, or had changed so lately when it was listed that it may have changed once
+// more without another time. changed is false when the names are the last call's.
 func (l *Listing) Names(runDir string) (names []string, changed bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(runDir, &st); err == nil && st.Ctim == l.at {
@@ -54,39 +61,31 @@ func (l *Listing) Names(runDir string) (names []string, changed bool, err error)
 	}
 
 	l.at = unix.Timespec{}
-	if l.names, err = Names(runDir); err == nil {
-		l.at = settledAt(&st)
+	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
+		l.at = st.Ctim
 	}
 
 	return l.names, true, err
-}
-
-// Watch hints at changes in a directory until stop is called; where no inotify is left it
-// is silent.
-func Watch(dir string) (events <-chan fsnotify.Event, stop func()) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, func() {}
-	}
-
-	if err := w.Add(dir); err != nil {
-		w.Close()
-		return nil, func() {}
-	}
-
-	return w.Events, func() { w.Close() }
-}
-
-// parseName reads a folder's name: 16 lower-case hex digits.
-func parseName(name string) (record.ID, bool) {
-	v, err := strconv.ParseUint(name, 16, 64)
-	return record.ID(v), err == nil && record.ID(v).String() == name
 }
 
 const (
 	newSuffix  = ".new"  // of a folder that its recorder is making
 	goneSuffix = ".gone" // of one that an agent is removing
 )
+
+// parseName reads a folder's name: 16 lower-case hex digits; with a dot before them and a
+// suffix behind while the folder is made or removed.
+func parseName(name string) (id record.ID, suffix string, ok bool) {
+	hex, hidden := strings.CutPrefix(name, ".")
+	if hidden {
+		suffix = filepath.Ext(hex)
+		hex = strings.TrimSuffix(hex, suffix)
+	}
+
+	v, err := strconv.ParseUint(hex, 16, 64)
+	id = record.ID(v)
+	return id, suffix, err == nil && id.String() == hex && hidden == (suffix == newSuffix || suffix == goneSuffix)
+}
 
 // Sweep removes folders that a recorder was killed over while it made them, when
 // nothing has changed in them since before, and those that an agent was killed over
@@ -131,20 +130,14 @@ func Sweep(runDir string, before time.Time) (int, error) {
 // must be old, because its recorder or agent may be at it; what has the name of removed
 // folders may go at once.
 func abandoned(run int, name string, before time.Time) bool {
+	_, suffix, ok := parseName(name)
 	var st unix.Stat_t
-	if unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if !ok || unix.Fstatat(run, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
 
 	old := time.Unix(st.Mtim.Unix()).Before(before)
-	if _, ok := parseName(name); ok {
-		return old && emptied(run, name)
-	}
-
-	suffix := filepath.Ext(name)
-	id, ok := strings.CutPrefix(strings.TrimSuffix(name, suffix), ".")
-	_, hex := parseName(id)
-	return ok && hex && (suffix == goneSuffix || suffix == newSuffix && old)
+	return suffix == goneSuffix || old && (suffix == newSuffix || emptied(run, name))
 }
 
 // emptied reports whether a folder has a process's name and no file but a lock.
@@ -176,22 +169,7 @@ func removeUnnamed(run int, name string) error {
 		return nil // there is none
 	}
 	defer unix.Close(dir)
-	files, err := namesIn(dir, -1)
-	for _, file := range files {
-		if e := unix.Unlinkat(dir, file, 0); e != nil && !errors.Is(e, unix.ENOENT) {
-			err = errors.Join(err, e)
-		}
-	}
-
-	if e := unix.Unlinkat(run, name, unix.AT_REMOVEDIR); e != nil && !errors.Is(e, unix.ENOENT) {
-		err = errors.Join(err, e)
-	}
-
-	if err != nil {
-		return fmt.Errorf("remove ring folder %s: %w", name, err)
-	}
-
-	return nil
+	return remove(run, dir, name)
 }
 
 // openRun opens the run directory, which may be no link.

@@ -144,15 +144,3 @@ func (s *Slot) read(b []byte) {
 	s[0], s[1], s[2], s[3] = le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])
 	s[4], s[5], s[6], s[7] = le.Uint64(b[32:]), le.Uint64(b[40:]), le.Uint64(b[48:]), le.Uint64(b[56:])
 }
-
-// decode is Reader.Decode for a checksum kind.
-func (s *Slot) decode(b []byte, seq uint64, checksum uint32) bool {
-	b = b[:slotSize]
-	if binary.LittleEndian.Uint32(b[8:]) != uint32(seq) ||
-		binary.LittleEndian.Uint32(b) != sum(checksum, b[4:]) {
-		return false
-	}
-
-	s.read(b)
-	return true
-}

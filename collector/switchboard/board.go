@@ -20,6 +20,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/laggard-dev/laggard/collector/trace"
 	"github.com/laggard-dev/laggard/schemas/tracepb"
 )
@@ -53,15 +56,16 @@ type Board struct {
 	mu   sync.Mutex      // also held while recorders are told, so that words reach them in order
 	all  *trace.State    // guarded by mu: the last word to every job, nil none
 	jobs map[string]*job // guarded by mu: by the name that callers use
+
+	changed chan struct{} // guarded by mu: closed when what subscribers of a job are told changes
 }
 
-// job is what was said to one job, and who waits for the next word.
+// job is what was said to one job.
 type job struct {
 	wanted *trace.State // the last word to this job alone, nil none since the last one to all
 	by     string       // the Caller that spoke it, "" a person, a file or another server
 
-	public  *trace.State  // what subscribers are told; nil: what the recorders are told
-	changed chan struct{} // closed when that changes
+	public *trace.State // what subscribers are told; nil: what the recorders are told
 
 	followers map[string]followers // by node: what other agents told
 }
@@ -77,7 +81,7 @@ func New(o Options) *Board {
 		o.Unnamed = func() string { return "" }
 	}
 
-	return &Board{o: o, jobs: map[string]*job{}}
+	return &Board{o: o, jobs: map[string]*job{}, changed: make(chan struct{})}
 }
 
 // uids are what Kubernetes gives a job, and MINDX_TASK_ID holds.
@@ -114,20 +118,20 @@ func (b *Board) Follow(name string, s trace.State) (err error) {
 	for own, j := range b.jobs {
 		if name == "" || own == name {
 			j.public, j.by = nil, ""
-			j.wake()
 		}
 	}
 
+	b.wakeLocked()
 	return err
 }
 
-// set switches a job for the Caller by.
+// set switches a job for the Caller by. The error is gRPC's.
 func (b *Board) set(name string, s trace.State, by string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, known := b.toldLocked(name, b.recorders(name))
 	if !known {
-		return fmt.Errorf("switch job %s: %w", name, errNoJob)
+		return status.Errorf(codes.NotFound, "switch job %s: %v", name, errNoJob)
 	}
 
 	j := b.jobLocked(name)
@@ -138,12 +142,12 @@ func (b *Board) set(name string, s trace.State, by string) error {
 	j.by = by
 	b.keepLocked(name, s)
 	if err := b.tellLocked(name, s); err != nil {
-		return fmt.Errorf("switch job %s: %w", name, err)
+		return status.Errorf(codes.Internal, "switch job %s: %v", name, err)
 	}
 
 	if by == "" && (j.public == nil || *j.public != s) {
 		j.public = &s
-		j.wake()
+		b.wakeLocked()
 	}
 
 	return nil
@@ -190,18 +194,18 @@ func (b *Board) tellLocked(name string, s trace.State) error {
 func (b *Board) jobLocked(name string) *job {
 	j := b.jobs[name]
 	if j == nil {
-		j = &job{changed: make(chan struct{})}
+		j = &job{}
 		b.jobs[name] = j
 	}
 
 	return j
 }
 
-// wake lets those go on who wait for the next value: closing a channel reaches all of them,
-// and who comes later waits for the new one.
-func (j *job) wake() {
-	close(j.changed)
-	j.changed = make(chan struct{})
+// wakeLocked lets those go on who wait for the next value, of any job: closing a channel reaches
+// all of them, and who comes later waits for the new one.
+func (b *Board) wakeLocked() {
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
 // here returns what a job's recorders are told here, and by which Caller, "" when
@@ -218,23 +222,19 @@ func (b *Board) here(name string) (s trace.State, by string, ok bool) {
 	return s, by, ok
 }
 
-// last returns what a job's subscribers are told, and what is closed when it changes;
-// false: there is no such job, and it is not remembered, for callers may ask for anything.
+// last returns what a job's subscribers are told, and what is closed when it, or another job's,
+// changes; false: there is no such job.
 func (b *Board) last(name string) (s trace.State, changed <-chan struct{}, ok bool) {
-	if s, _, ok = b.here(name); !ok {
-		return s, nil, false
-	}
-
 	b.mu.Lock()
-	j := b.jobLocked(name)
-	public, changed := j.public, j.changed
+	changed = b.changed
 	b.mu.Unlock()
-	if public != nil {
-		return *public, changed, true
+	s, _, ok = b.here(name) // after the channel was taken: a change in between closes it
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if j := b.jobs[name]; j != nil && j.public != nil {
+		s = *j.public
 	}
 
-	// The recorders are read after the channel: a change in between closes it.
-	s, _, ok = b.here(name)
 	return s, changed, ok
 }
 

@@ -2,7 +2,6 @@ package switchboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -66,11 +65,8 @@ func (b *Board) ModifyTrainingDataTraceSwitch(ctx context.Context, r *tracepb.Da
 		by = v[0]
 	}
 
-	switch err := b.set(b.ofCaller(r.GetJobNsName()), state, by); {
-	case errors.Is(err, errNoJob):
-		return nil, status.Error(codes.NotFound, err.Error())
-	case err != nil:
-		return nil, status.Error(codes.Internal, err.Error())
+	if err := b.set(b.ofCaller(r.GetJobNsName()), state, by); err != nil {
+		return nil, err
 	}
 
 	return answer(OK, "%s: %s", r.GetJobNsName(), state)

@@ -24,49 +24,29 @@ type Recorder struct {
 // what was wrong with single folders.
 func Recorders(runDir string) ([]Recorder, error) {
 	var out []Recorder
-	err := each(runDir, func(f *ring.Folder, s ring.Status) error {
-		r, err := recorderOf(f, s)
-		if err == nil {
-			out = append(out, r)
-		}
-
-		return err
+	err := each(runDir, func(_ *ring.Folder, _ ring.Status, r Recorder) error {
+		out = append(out, r)
+		return nil
 	})
 	return out, err
-}
-
-// recorderOf reads who a folder's recorder is and what it does. One that has not said who
-// it is yet is of no job ("") and rank 0.
-func recorderOf(f *ring.Folder, s ring.Status) (Recorder, error) {
-	r := Recorder{
-		Incarnation: f.Identity.Incarnation, PID: f.Identity.PID,
-		Wanted: FromBits(s.Wanted), Followed: FromBits(s.Followed), FollowedAt: s.FollowedAt,
-	}
-	if err := f.ReadTexts(s); err != nil {
-		return r, err
-	}
-
-	m, _ := f.Meta(s)
-	r.Job, r.Rank = m.Job, m.Rank
-	return r, nil
 }
 
 // Apply tells the living recorders under a run directory what to record: those of
 // the jobs that of says yes to. The error joins what was wrong with single folders;
 // the others were told.
 func Apply(runDir string, s State, of func(job string) bool) error {
-	return each(runDir, func(f *ring.Folder, st ring.Status) error {
-		r, err := recorderOf(f, st)
-		if err != nil || !of(r.Job) {
-			return err
+	return each(runDir, func(f *ring.Folder, st ring.Status, r Recorder) error {
+		if !of(r.Job) {
+			return nil
 		}
 
 		return f.SetWanted(st, s.Bits())
 	})
 }
 
-// each calls do for the folder of each living process.
-func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
+// each calls do for the folder of each living process. A recorder that has not said who it is
+// yet is of no job ("") and rank 0.
+func each(runDir string, do func(*ring.Folder, ring.Status, Recorder) error) error {
 	names, err := ring.Names(runDir)
 	if err != nil {
 		return err
@@ -85,7 +65,7 @@ func each(runDir string, do func(*ring.Folder, ring.Status) error) error {
 
 // one calls do for a folder, unless its process is gone. It takes no lock: an agent may
 // drain the folder meanwhile.
-func one(runDir, name string, do func(*ring.Folder, ring.Status) error) error {
+func one(runDir, name string, do func(*ring.Folder, ring.Status, Recorder) error) error {
 	f, err := ring.OpenFolder(runDir, name)
 	if err != nil {
 		return err
@@ -96,5 +76,13 @@ func one(runDir, name string, do func(*ring.Folder, ring.Status) error) error {
 		return err
 	}
 
-	return do(f, s)
+	if err := f.ReadTexts(s); err != nil {
+		return err
+	}
+
+	m, _ := f.Meta(s)
+	return do(f, s, Recorder{
+		Incarnation: f.Identity.Incarnation, PID: f.Identity.PID, Job: m.Job, Rank: m.Rank,
+		Wanted: FromBits(s.Wanted), Followed: FromBits(s.Followed), FollowedAt: s.FollowedAt,
+	})
 }

@@ -15,7 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
@@ -128,7 +129,7 @@ type Follower struct {
 // change, until the context ends. It returns nil then.
 func (f *Follower) Run(ctx context.Context) error {
 	// A ConfigMap is swapped by renaming a link in the directory that the file stands in.
-	events, stop := ring.Watch(filepath.Dir(f.Path))
+	events, stop := watch(filepath.Dir(f.Path))
 	defer stop()
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
@@ -141,6 +142,22 @@ func (f *Follower) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// watch hints at changes in a directory until stop is called; where no inotify is left it
+// is silent.
+func watch(dir string) (events <-chan fsnotify.Event, stop func()) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, func() {}
+	}
+
+	if err := w.Add(dir); err != nil {
+		w.Close()
+		return nil, func() {}
+	}
+
+	return w.Events, func() { w.Close() }
 }
 
 // look reads the file once and sets what it says. A file that is not there

@@ -213,10 +213,8 @@ func (a *agent) ageingOptions() ageing.Options {
 	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
 	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.RankID, s.Name) }
 	o.Rank = func(d segment.RankDir, infos []segment.Info) ageing.RankState {
-		state := ageing.RankState{Owned: a.follower.Ships(d.Path)}
 		// A process that hangs writes nothing and has its segment open all the same.
-		quiet := time.Since(infos[len(infos)-1].ModTime) > 10*time.Minute
-		state.Live = !quiet || a.owns(d.RankID) && !a.drain.Idle()
+		state := ageing.RankState{Owned: a.follower.Ships(d.Path), Live: a.owns(d.RankID) && !a.drain.Idle()}
 		for _, s := range infos {
 			if a.follower.Holds(d.Path, s.Name) {
 				state.Open = append(state.Open, s.Name)
@@ -306,7 +304,7 @@ func (a *agent) wait(ctx, draining context.Context) error {
 			}
 		}
 
-		seen = seen || a.drain.Seen() > 0
+		seen = seen || a.drain.Seen()
 		switch {
 		case asked == nil && a.drain.Idle():
 			sighting.forget()

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/collector/ring"
+	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
 // sighting is the note of an agent with --until-idle that it has seen a recorder. One
@@ -44,17 +44,12 @@ func (s *sighting) text() string {
 
 // before reports whether the agent before this one saw a recorder and was killed.
 func (s *sighting) before(now time.Time) bool {
-	f, err := os.OpenFile(s.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Lstat(s.path)
 	if err != nil || now.Sub(info.ModTime()) > noRecorder {
 		return false
 	}
 
-	text, err := io.ReadAll(io.LimitReader(f, 256))
+	text, err := keep.Read(s.path, 256)
 	return err == nil && len(text) > 0 && string(text) == s.text()
 }
 
@@ -66,13 +61,7 @@ func (s *sighting) note(now time.Time) {
 	}
 
 	s.noted = now
-	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
-	if err != nil {
-		return
-	}
-
-	_, _ = f.WriteString(s.text())
-	_ = f.Close()
+	_ = keep.Write(s.path, 0o644, []byte(s.text()))
 }
 
 // forget removes it: this agent leaves in order.

@@ -280,7 +280,8 @@ func (w *Writer) write(n int) error {
 	}
 
 	if _, err := w.file.Write(chunk); err != nil {
-		return errors.Join(fmt.Errorf("write segment %s: %w", w.state.Name, err), w.takeBack())
+		return errors.Join(fmt.Errorf("write segment %s: %w", w.state.Name, err),
+			cut(filepath.Join(w.dir, w.state.Name), w.state.Size)) // so that the same lines may follow
 	}
 
 	w.state, w.dirty = after, true
@@ -296,11 +297,6 @@ func (w *Writer) write(n int) error {
 // entry is a write that leads from where the writer stands to another state.
 func (w *Writer) entry(after state) entry {
 	return entry{w.meta.Job, w.meta.Rank, w.meta.BootID, w.state, after}
-}
-
-// takeBack cuts off what a failed write left, so that the same lines may follow.
-func (w *Writer) takeBack() error {
-	return os.Truncate(filepath.Join(w.dir, w.state.Name), w.state.Size)
 }
 
 func (w *Writer) open() error {
