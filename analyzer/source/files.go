@@ -102,7 +102,7 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 
 	var first string // the first line that was not understood
 	off := false     // recording was
-	var counts rollup.Counts
+	counts := rollup.Counts{Lost: map[string]uint64{}}
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
 	}, func(i int, r *rolled) error {
@@ -115,7 +115,7 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 			first = r.odd
 		}
 
-		counts.Add(r.counts)
+		addCounts(&counts, &r.counts)
 		o.progress(i+1, len(dirs))
 		return nil
 	})
@@ -200,6 +200,19 @@ func (i *Info) notes(c rollup.Counts, first string) {
 
 // badTime says what rollup.BadTime means.
 var badTime = fmt.Sprintf("more than %.0f years from that of their file's name", rollup.Around.Hours()/24/365)
+
+// addCounts adds what is told of a rank's files.
+func addCounts(sum, c *rollup.Counts) {
+	sum.Lines += c.Lines
+	sum.Unknown += c.Unknown
+	sum.Garbage += c.Garbage
+	sum.Torn += c.Torn
+	sum.TornBytes += c.TornBytes
+	sum.Damaged = append(sum.Damaged, c.Damaged...)
+	for reason, n := range c.Lost {
+		sum.Lost[reason] += n
+	}
+}
 
 // rolled is one rank's rows and account.
 type rolled struct {

@@ -214,29 +214,7 @@ func Quote(name string) string {
 // Literal returns s as an SQL string literal that every server version reads as
 // the same bytes.
 func Literal(s string) string {
-	var b strings.Builder
-	b.Grow(len(s) + 2)
-	b.WriteByte('\'')
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; c {
-		case '\'', '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case 0:
-			b.WriteString(`\0`)
-		case '\n':
-			b.WriteString(`\n`)
-		case '\r':
-			b.WriteString(`\r`)
-		case '\t':
-			b.WriteString(`\t`)
-		default:
-			b.WriteByte(c)
-		}
-	}
-
-	b.WriteByte('\'')
-	return b.String()
+	return "'" + strings.NewReplacer("\\", "\\\\", "'", "\\'", "\x00", "\\0", "\n", "\\n", "\r", "\\r", "\t", "\\t").Replace(s) + "'"
 }
 
 func source(v Version, table string) string {

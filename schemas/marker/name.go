@@ -171,7 +171,7 @@ func (p *Pairer) communication(r *record.Record, name []byte) {
 	}
 
 	r.Group = p.word(f.group).text
-	r.Dtype = p.dtype(f.dtype)
+	r.Dtype = record.BaseDtype(p.word(f.dtype).text)
 	if v, ok := natural(f.count); ok {
 		r.Count = v
 		r.Bytes = bytesOf(v, r.Dtype)
@@ -197,17 +197,6 @@ func (p *Pairer) setOp(r *record.Record, raw []byte) {
 	if w.text != w.op {
 		r.OpRaw = w.text
 	}
-}
-
-func (p *Pairer) dtype(raw []byte) string {
-	switch string(raw) { // the usual ones without a look into a table
-	case "", "na":
-		return ""
-	case "bfp16":
-		return "bf16"
-	}
-
-	return record.BaseDtype(p.word(raw).text)
 }
 
 // commFields are the values of a communication name.

@@ -1,9 +1,7 @@
 package record
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -23,7 +21,7 @@ var kindHeads = func() (heads [KindCount]string) {
 // '\n': bytes that are not UTF-8 become U+FFFD.
 func (r *Record) AppendLine(dst []byte) []byte {
 	dst = r.appendHead(dst)
-	dst = appendNumber(append(dst, `,"dur":`...), r.Dur)
+	dst = strconv.AppendInt(append(dst, `,"dur":`...), r.Dur, 10)
 	if r.Side == Device {
 		dst = append(dst, `,"side":"device"`...)
 	}
@@ -32,12 +30,12 @@ func (r *Record) AppendLine(dst []byte) []byte {
 	dst = optional(dst, `,"host_dur":`, r.HostDur, 0)
 	dst = optional(dst, `,"exposed":`, r.Exposed, -1)
 	if r.Ring != 0 {
-		dst = appendDecimal(append(dst, `,"ring":`...), uint64(r.Ring))
-		dst = appendDecimal(append(dst, `,"seq":`...), r.Seq)
+		dst = strconv.AppendUint(append(dst, `,"ring":`...), uint64(r.Ring), 10)
+		dst = strconv.AppendUint(append(dst, `,"seq":`...), r.Seq, 10)
 	}
 
 	if r.Thread != 0 {
-		dst = appendDecimal(append(dst, `,"thread":`...), r.Thread)
+		dst = strconv.AppendUint(append(dst, `,"thread":`...), r.Thread, 10)
 	}
 
 	return r.appendPayload(dst)
@@ -52,10 +50,10 @@ func (r *Record) appendHead(dst []byte) []byte {
 	}
 
 	if r.Step != NoStep {
-		dst = appendNumber(append(dst, `,"step":`...), r.Step)
+		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
 	}
 
-	return appendNumber(append(dst, `,"start":`...), r.Start)
+	return strconv.AppendInt(append(dst, `,"start":`...), r.Start, 10)
 }
 
 // appendPayload appends the keys from op to the end of the line.
@@ -82,7 +80,7 @@ func optional(dst []byte, key string, v, absent int64) []byte {
 		return dst
 	}
 
-	return appendNumber(append(dst, key...), v)
+	return strconv.AppendInt(append(dst, key...), v, 10)
 }
 
 // optionalText appends a key with its text, unless that is empty.
@@ -92,51 +90,6 @@ func optionalText(dst []byte, key, s string) []byte {
 	}
 
 	return appendText(append(dst, key...), s)
-}
-
-// appendNumber appends v as strconv.AppendInt does.
-func appendNumber(dst []byte, v int64) []byte {
-	if v < 0 {
-		return strconv.AppendInt(dst, v, 10)
-	}
-
-	return appendDecimal(dst, uint64(v))
-}
-
-// appendDecimal appends v as strconv.AppendUint does, eight digits at a time: a line has
-// six numbers, and most of them have eight to nineteen digits. A ring's number has one.
-func appendDecimal(dst []byte, v uint64) []byte {
-	if v >= eightDigits {
-		dst = appendDecimal(dst, v/eightDigits)
-		return binary.LittleEndian.AppendUint64(dst, zeros|decimals(uint32(v%eightDigits)))
-	}
-
-	if v < 10 {
-		return append(dst, '0'+byte(v))
-	}
-
-	x := decimals(uint32(v))
-	leading := bits.TrailingZeros64(x|1<<56) >> 3 // the last digit always stands
-	n := len(dst) + 8 - leading
-	return binary.LittleEndian.AppendUint64(dst, (zeros|x)>>(8*leading))[:n]
-}
-
-const (
-	eightDigits = 100_000_000
-	// zeros are eight ASCII zeros.
-	zeros = ones * '0'
-)
-
-// decimals returns the eight decimal digits of v, which is below 10^8, the first in the
-// lowest byte: halves of four digits, of two, of one, all at once. The divisions are
-// multiplications and shifts, which are exact for 10486/2^20 below 10^4 and for 103/2^10
-// below 100.
-func decimals(v uint32) uint64 {
-	x := uint64(v/10000) | uint64(v%10000)<<32
-	h := x * 10486 >> 20 & 0x7f_0000007f // each / 100
-	x = h | (x-100*h)<<16
-	h = x * 103 >> 10 & 0x0f_000f_000f_000f // each / 10
-	return h | (x-10*h)<<8
 }
 
 // AppendLine appends the identity as one line with its '\n'.

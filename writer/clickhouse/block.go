@@ -16,8 +16,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// block is a native block being made: the rows of one batch as columns, each in
-// the bytes that go over the wire. Its memory is used again by the next batch.
+// block is a native block being made: the rows of one batch as ch-go's columns. Its memory is
+// used again by the table's next batch.
 //
 // Invariant: a column has the type that the server's header names. Rows are read
 // a tile at a time, all columns of it, so that a row's cache lines are fetched once
@@ -25,27 +25,25 @@ import (
 type block struct {
 	columns []column
 	rows    int
+	buffer  proto.Buffer
 }
 
 // column is one column of a block.
 type column struct {
 	source reflect.StructField // of the rows; its Name is the column's
 	typ    string              // at the server
-	data   []byte
-	dict   dictionary
-	words  []string // of a column of numbered words, nil of any other
-	// Of arrays: their ends, which go before the values; of arrays of arrays the inner
-	// ends go between the two.
-	ends, inner []byte
-	values      uint64
-	elements    uint64
+	data   interface {
+		Reset()
+		EncodeColumn(*proto.Buffer)
+	}
+	add adder
 }
 
 // tile is how many rows are turned into columns at once: 160 KiB of the widest row, which
 // stay in the L2 cache.
 const tile = 512
 
-// lowCardinality is the type of a column of few different words, see dictionary.
+// lowCardinality is the type of a column of few different words.
 const lowCardinality = "LowCardinality(String)"
 
 // wants gives the types that a Go type may have on a server. They alone decide the encoding.
@@ -70,147 +68,139 @@ func (b *block) shape(table string, layout ship.Layout, header []ddl.Column) err
 		return fmt.Errorf("the server names %d columns of %s, want %d", len(header), table, len(want))
 	}
 
-	if cap(b.columns) < len(want) {
-		b.columns = append(b.columns[:cap(b.columns)], make([]column, len(want)-cap(b.columns))...)
+	if b.columns == nil {
+		b.columns = make([]column, len(want))
 	}
 
-	b.columns = b.columns[:len(want)]
 	for i, h := range header {
 		types := wants[want[i].Type]
 		if h.Name != want[i].Name || !slices.Contains(types, h.Type) {
 			return fmt.Errorf("column %s of %s is %s %s at the server, want %s", want[i].Name, table, h.Name, h.Type, strings.Join(types, " or "))
 		}
 
-		c := &b.columns[i]
-		*c = column{source: want[i], typ: h.Type, data: c.data[:0], ends: c.ends[:0], inner: c.inner[:0], dict: c.dict}
-		c.dict.reset()
+		if c := &b.columns[i]; c.typ == h.Type {
+			c.data.Reset()
+		} else {
+			*c = newColumn(want[i], h.Type)
+		}
 	}
 
-	b.rows = 0
 	return nil
+}
+
+// newColumn returns an empty column of one of the types in wants.
+func newColumn(source reflect.StructField, typ string) column {
+	c := column{source: source, typ: typ}
+	switch typ {
+	case "UInt16":
+		data := new(proto.ColUInt16)
+		c.data, c.add = data, values((*[]uint16)(data))
+	case "UInt32":
+		data := new(proto.ColUInt32)
+		c.data, c.add = data, values((*[]uint32)(data))
+	case "Int32":
+		data := new(proto.ColInt32)
+		c.data, c.add = data, values((*[]int32)(data))
+	case "UInt64":
+		data := new(proto.ColUInt64)
+		c.data, c.add = data, values((*[]uint64)(data))
+	case "Int64":
+		data := new(proto.ColInt64)
+		c.data, c.add = data, values((*[]int64)(data))
+	case "String":
+		data := new(texts)
+		c.data, c.add = data, each(source.Type, data.append)
+	case lowCardinality:
+		data := new(proto.ColStr).LowCardinality()
+		c.data, c.add = data, each(source.Type, data.Append)
+	case "Array(String)":
+		data := new(proto.ColStr).Array()
+		c.data, c.add = data, each(source.Type, data.Append)
+	case "Array(Array(UInt32))":
+		data := proto.NewArray(proto.NewArray(new(proto.ColUInt32)))
+		c.data, c.add = data, each(source.Type, data.Append)
+	}
+
+	return c
+}
+
+// adder adds n values to a column, the first at p, each stride bytes after the one before. words are
+// those that raw rows number.
+type adder func(p unsafe.Pointer, stride uintptr, n int, words []string)
+
+// values adds numbers as they are.
+func values[T any](to *[]T) adder {
+	return func(p unsafe.Pointer, stride uintptr, n int, _ []string) {
+		all := *to
+		for i := range n {
+			all = append(all, *(*T)(unsafe.Add(p, uintptr(i)*stride)))
+		}
+
+		*to = all
+	}
+}
+
+// each adds values, or the texts of numbered words, one by one.
+func each[T any](source reflect.Type, add func(T)) adder {
+	if text, ok := any(add).(func(string)); ok && source == reflect.TypeFor[row.Word]() {
+		return func(p unsafe.Pointer, stride uintptr, n int, words []string) {
+			for i := range n {
+				text(words[*(*row.Word)(unsafe.Add(p, uintptr(i)*stride))])
+			}
+		}
+	}
+
+	return func(p unsafe.Pointer, stride uintptr, n int, _ []string) {
+		for i := range n {
+			add(*(*T)(unsafe.Add(p, uintptr(i)*stride)))
+		}
+	}
+}
+
+// texts is a String column as it goes over the wire: ch-go's would keep where each value lies
+// beside them, and copy them once more.
+type texts struct{ proto.ColRaw }
+
+// append adds a value.
+func (t *texts) append(s string) {
+	t.Data = append(binary.AppendUvarint(t.Data, uint64(len(s))), s...)
+	t.Count++
 }
 
 // fill encodes rows that lie at base; words are those that raw rows number.
 func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []string) {
 	b.rows = rows
-	for i := range b.columns {
-		if c := &b.columns[i]; c.source.Type == reflect.TypeFor[row.Word]() {
-			c.words = words
-		}
-	}
-
-	for from := 0; from < b.rows; from += tile {
-		n := min(tile, b.rows-from)
+	for from := 0; from < rows; from += tile {
+		n := min(tile, rows-from)
 		for i := range b.columns {
 			c := &b.columns[i]
-			c.add(unsafe.Add(layout.At(base, from), c.source.Offset), layout.Stride, n)
+			c.add(unsafe.Add(layout.At(base, from), c.source.Offset), layout.Stride, n, words)
 		}
-	}
-
-	for i := range b.columns {
-		b.columns[i].words = nil
 	}
 }
 
-// add encodes n values, the first at p, each stride bytes after the one before.
-func (c *column) add(p unsafe.Pointer, stride uintptr, n int) {
-	at := func(i int) unsafe.Pointer { return unsafe.Add(p, uintptr(i)*stride) }
-	data := c.data
-	switch c.typ {
-	case "UInt16":
-		for i := range n {
-			data = binary.LittleEndian.AppendUint16(data, *(*uint16)(at(i)))
-		}
-	case "UInt32", "Int32":
-		for i := range n {
-			data = binary.LittleEndian.AppendUint32(data, *(*uint32)(at(i)))
-		}
-	case "UInt64", "Int64":
-		for i := range n {
-			data = binary.LittleEndian.AppendUint64(data, *(*uint64)(at(i)))
-		}
-	case "String":
-		for i := range n {
-			data = appendText(data, c.text(at(i)))
-		}
-	case lowCardinality:
-		for i := range n {
-			c.dict.add(c.text(at(i)))
-		}
-	case "Array(String)":
-		for i := range n {
-			data = c.appendTexts(data, *(*[]string)(at(i)))
-		}
-	case "Array(Array(UInt32))":
-		for i := range n {
-			data = c.appendNumbers(data, *(*[][]uint32)(at(i)))
-		}
-	}
-
-	c.data = data
-}
-
-// text is a value, which may be a numbered word.
-func (c *column) text(at unsafe.Pointer) string {
-	if c.words != nil {
-		return c.words[*(*row.Word)(at)]
-	}
-
-	return *(*string)(at)
-}
-
-func (c *column) appendTexts(data []byte, list []string) []byte {
-	for _, s := range list {
-		c.values++
-		data = appendText(data, s)
-	}
-
-	c.ends = binary.LittleEndian.AppendUint64(c.ends, c.values)
-	return data
-}
-
-func (c *column) appendNumbers(data []byte, lists [][]uint32) []byte {
-	for _, list := range lists {
-		c.values++
-		for _, v := range list {
-			c.elements++
-			data = binary.LittleEndian.AppendUint32(data, v)
-		}
-
-		c.inner = binary.LittleEndian.AppendUint64(c.inner, c.elements)
-	}
-
-	c.ends = binary.LittleEndian.AppendUint64(c.ends, c.values)
-	return data
-}
-
-func appendText(dst []byte, s string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
-}
-
-// encode makes the block's bytes, as native.Conn.Send asks for them.
+// encode makes the block's bytes, as native.Conn.Send asks for them: one column at a time, so that
+// the block is in memory once.
 func (b *block) encode(revision int, put func([]byte) error) error {
-	var head proto.Buffer
+	b.buffer.Reset()
 	info := proto.Block{Columns: len(b.columns), Rows: b.rows, Info: proto.BlockInfo{BucketNum: -1}}
-	info.EncodeAware(&head, revision)
-	for i := range b.columns {
-		c := &b.columns[i]
-		head.PutString(c.source.Name)
-		head.PutString(c.typ)
-		pieces := [][]byte{c.ends, c.inner, c.data}
-		if c.typ == lowCardinality {
-			pieces = c.dict.encode(&head, b.rows)
-		}
-
-		if err := put(head.Buf); err != nil {
-			return err
-		}
-
-		head.Reset()
-		for _, piece := range pieces {
-			if err := put(piece); err != nil {
-				return err
+	info.EncodeAware(&b.buffer, revision)
+	for _, c := range b.columns {
+		b.buffer.PutString(c.source.Name)
+		b.buffer.PutString(c.typ)
+		if words, ok := c.data.(*proto.ColLowCardinality[string]); ok && b.rows > 0 {
+			if err := words.Prepare(); err != nil {
+				return fmt.Errorf("encode column %s: %w", c.source.Name, err)
 			}
+
+			words.EncodeState(&b.buffer)
+		}
+
+		c.data.EncodeColumn(&b.buffer)
+		err := put(b.buffer.Buf)
+		b.buffer.Reset()
+		if err != nil {
+			return err
 		}
 	}
 

@@ -138,18 +138,24 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 // send makes the block and sends it; sent tells whether rows may have left. The block is made when
 // the server has told its types: the same batch is other bytes on another server.
 func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bool, err error) {
+	table := s.blocks[b.Table]
+	if table == nil {
+		table = &block{}
+		s.blocks[b.Table] = table
+	}
+
 	layout, base := b.Layout()
-	if err := s.block.shape(b.Table, layout, l.Header); err != nil {
+	if err := table.shape(b.Table, layout, l.Header); err != nil {
 		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
 	}
 
-	s.block.fill(layout, base, b.Len(), b.Raws.Words)
+	table.fill(layout, base, b.Len(), b.Raws.Words)
 	stop, err := l.Watch(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer stop()
-	return true, l.Send(s.block.encode)
+	return true, l.Send(table.encode)
 }
 
 // insertHTTP is insert over the HTTP interface, which clickhouse-go speaks. Its columns take slices

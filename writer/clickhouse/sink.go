@@ -74,8 +74,8 @@ type Sink struct {
 	// link is what the last insert went over, nil when it failed, and while the next one is
 	// under way.
 	link *native.Conn
-	// block turns rows into columns.
-	block block
+	// blocks turn rows into columns, by table.
+	blocks map[string]*block
 }
 
 // Open reads the store URL and the files that it names. It connects to nothing:
@@ -109,7 +109,7 @@ func Open(_ context.Context, store string, o Options) (*Sink, error) {
 }
 
 func newSink(a ddl.Address, o Options) *Sink {
-	return &Sink{address: a, name: a.String(), entry: a.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}}
+	return &Sink{address: a, name: a.String(), entry: a.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}, blocks: map[string]*block{}}
 }
 
 // Name implements ship.Sink.

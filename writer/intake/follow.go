@@ -257,7 +257,7 @@ func (f *Follower) refresh() {
 	for _, m := range f.e.members {
 		f.enterAged(m)
 		m.roller.Learn()
-		if _, err := m.stream.Refresh(); err != nil {
+		if err := m.stream.Refresh(); err != nil {
 			f.problem = err.Error()
 		}
 	}

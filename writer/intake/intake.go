@@ -317,7 +317,8 @@ func (e *engine) put(ctx context.Context, m *member) error {
 
 // close closes files, and gives the leases up last: nobody else ships a directory before.
 func (e *engine) close() error {
-	errs := []error{e.tree.Close()}
+	e.tree.Close()
+	var errs []error
 	for _, m := range e.members {
 		errs = append(errs, m.lease.Close())
 	}

@@ -56,10 +56,7 @@ func shareMemory(o *ship.Options) (memory int64) {
 		o.Memory = ship.DefaultMemory
 	}
 
-	if o.BatchBytes <= 0 {
-		o.BatchBytes = o.Memory / 10
-	}
-
+	o.BatchBytes = o.Memory / 10
 	memory = o.Memory
 	o.Memory /= 4
 	return memory

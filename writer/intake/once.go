@@ -197,7 +197,7 @@ const usualLine = 128
 func (e *engine) drain(ctx context.Context, members []*member, r *Report) error {
 	known := int64(0)
 	for _, m := range members {
-		if _, err := m.stream.Refresh(); err != nil {
+		if err := m.stream.Refresh(); err != nil {
 			r.Problems = append(r.Problems, err.Error())
 		}
 

@@ -51,7 +51,7 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 	all, members := make([]fed, len(streams)), make([]*member, len(streams))
 	bytes := int64(0)
 	for i, s := range streams {
-		if _, err := s.Refresh(); err != nil {
+		if err := s.Refresh(); err != nil {
 			t.Fatal(err)
 		}
 

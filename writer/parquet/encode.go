@@ -33,11 +33,11 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 	case row.RanksTable:
 		return encode(&w.ranks, out, run(b.Ranks), meta, "rank", "incarnation")
 	case row.StepsTable:
-		return encode(&w.steps, out, slices.Values(sorted(b.Steps, row.CompareSteps)), meta, "rank", "incarnation", "step", "repeat")
+		return encode(&w.steps, out, run(sorted(b.Steps, row.CompareSteps)), meta, "rank", "incarnation", "step", "repeat")
 	case row.CommunicationsTable:
-		return encode(&w.communications, out, slices.Values(sorted(b.Communications, row.CompareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
+		return encode(&w.communications, out, run(sorted(b.Communications, row.CompareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
 	case row.RecordsTable:
-		return encode(&w.records, out, unpacked(b.Raws.Words, sorted(b.Raws.Rows, compareRaws)...), meta, "rank", "segment", "offset")
+		return encode(&w.records, out, unpacked(b.Raws.Words, sorted(b.Raws.Rows, compareRaws)), meta, "rank", "segment", "offset")
 	case row.VerdictsTable:
 		return encode(&w.verdicts, out, run(b.Verdicts), meta)
 	case row.LedgerTable:
@@ -99,47 +99,28 @@ func run[T any](rows []T) iter.Seq[[]T] { return slices.Values([][]T{rows}) }
 const tileRows = 512
 
 // unpacked yields raw rows with their words.
-func unpacked(words []string, runs ...[]row.Raw) iter.Seq[[]row.Record] {
+func unpacked(words []string, all []row.Raw) iter.Seq[[]row.Record] {
 	return func(yield func([]row.Record) bool) {
 		var tile []row.Record
-		for _, run := range runs {
-			for rows := range slices.Chunk(run, tileRows) {
-				some := row.Raws{Rows: rows, Words: words}
-				tile = some.AppendTo(tile[:0])
-				if !yield(tile) {
-					return
-				}
+		for rows := range slices.Chunk(all, tileRows) {
+			some := row.Raws{Rows: rows, Words: words}
+			tile = some.AppendTo(tile[:0])
+			if !yield(tile) {
+				return
 			}
 		}
 	}
 }
 
-// sorted returns rows in order, as runs that follow one another. Rows come rank by rank
-// or segment by segment, in order within each: what is sorted are mostly the runs.
-func sorted[T any](rows []T, compare func(*T, *T) int) [][]T {
-	var runs [][]T
-	from := 0
-	for i := range rows {
-		if i > from && compare(&rows[i-1], &rows[i]) > 0 {
-			runs = append(runs, rows[from:i])
-			from = i
-		}
+// sorted returns rows in order. Mostly they come so; the batch keeps its own.
+func sorted[T any](rows []T, compare func(*T, *T) int) []T {
+	by := func(a, b T) int { return compare(&a, &b) }
+	if !slices.IsSortedFunc(rows, by) {
+		rows = slices.Clone(rows)
+		slices.SortStableFunc(rows, by)
 	}
 
-	if from < len(rows) {
-		runs = append(runs, rows[from:])
-	}
-
-	slices.SortStableFunc(runs, func(a, b []T) int { return compare(&a[0], &b[0]) })
-	for i := 1; i < len(runs); i++ {
-		if before := runs[i-1]; compare(&before[len(before)-1], &runs[i][0]) > 0 { // they overlap
-			all := slices.Concat(runs...)
-			slices.SortStableFunc(all, func(a, b T) int { return compare(&a, &b) })
-			return [][]T{all}
-		}
-	}
-
-	return runs
+	return rows
 }
 
 func compareRaws(a, b *row.Raw) int {

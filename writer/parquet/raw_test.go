@@ -48,7 +48,7 @@ func randomRecords(r *rand.Rand, n int) []row.Record {
 // inOrder returns records in the order of their file.
 func inOrder(all []row.Record) []row.Record {
 	raws := row.Pack(all...)
-	raws.Rows = slices.Concat(sorted(raws.Rows, compareRaws)...)
+	raws.Rows = sorted(raws.Rows, compareRaws)
 	return raws.AppendTo(nil)
 }
 
@@ -142,7 +142,7 @@ func TestSorted(t *testing.T) {
 			}
 
 			before := slices.Clone(rows)
-			got := slices.Concat(sorted(rows, compareRaws)...)
+			got := sorted(rows, compareRaws)
 			if !slices.Equal(rows, before) {
 				t.Errorf("%s: the rows of the caller were moved", name)
 			}

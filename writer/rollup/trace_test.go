@@ -302,3 +302,41 @@ func TestTrace_RestartAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// Add adds another stream's account to c.
+func (c *Counts) Add(o Counts) {
+	for _, p := range [...]struct {
+		to   *map[string]uint64
+		from map[string]uint64
+	}{
+		{&c.Emitted, o.Emitted}, {&c.Stored, o.Stored}, {&c.Summarised, o.Summarised},
+		{&c.Lost, o.Lost}, {&c.Declared, o.Declared}, {&c.Dropped, o.Dropped},
+	} {
+		if *p.to == nil {
+			*p.to = map[string]uint64{}
+		}
+
+		for word, n := range p.from {
+			(*p.to)[word] += n
+		}
+	}
+
+	c.Lines += o.Lines
+	c.Bytes += o.Bytes
+	c.InFlight += o.InFlight
+	c.Waiting += o.Waiting
+	c.Late += o.Late
+	c.Crowded += o.Crowded
+	c.Clipped += o.Clipped
+	c.Shortened += o.Shortened
+	c.Ungrouped += o.Ungrouped
+	c.Open += o.Open
+	c.Unmatched += o.Unmatched
+	c.Duplicate += o.Duplicate
+	c.Gaps += o.Gaps
+	c.Unknown += o.Unknown
+	c.Garbage += o.Garbage
+	c.Torn += o.Torn
+	c.TornBytes += o.TornBytes
+	c.Damaged = append(c.Damaged, o.Damaged...)
+}

@@ -108,8 +108,6 @@ func deflate(dst, src *os.File, st os.FileInfo) error {
 	}
 
 	// Ageing takes the oldest first, by this.
-	mtime := unix.NsecToTimespec(st.ModTime().UnixNano())
-	return unix.Futimes(int(dst.Fd()), []unix.Timeval{
-		unix.NsecToTimeval(unix.TimespecToNsec(mtime)), unix.NsecToTimeval(unix.TimespecToNsec(mtime)),
-	})
+	mtime := unix.NsecToTimeval(st.ModTime().UnixNano())
+	return unix.Futimes(int(dst.Fd()), []unix.Timeval{mtime, mtime})
 }

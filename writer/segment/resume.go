@@ -3,16 +3,12 @@ package segment
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -36,14 +32,10 @@ func (w *Writer) resume() error {
 		return nil
 	}
 
-	trusted, err := w.trusted()
-	if err != nil {
-		return err
-	}
-
+	trusts := Trusts(w.dir, w.o.TrustUIDs)
 	first := true
 	for _, s := range slices.Backward(all) {
-		if !trusted(s.UID) {
+		if !trusts(s.UID) {
 			continue
 		}
 
@@ -75,23 +67,6 @@ func (w *Writer) resume() error {
 
 	maps.Copy(w.written, w.accepted)
 	return nil
-}
-
-// trusted returns the test for owners of segments to believe: ourselves, root, the
-// owner of the job's directory, and those of Options.
-func (w *Writer) trusted() (func(uid uint32) bool, error) {
-	job, err := walkTo(filepath.Dir(w.dir), unix.O_PATH)
-	if err != nil {
-		return nil, err
-	}
-	defer job.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(job.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("stat job directory: %w", err)
-	}
-
-	uids := append([]uint32{0, uint32(os.Geteuid()), st.Uid}, w.o.TrustUIDs...)
-	return func(uid uint32) bool { return slices.Contains(uids, uid) }, nil
 }
 
 // found is what scan learns of one segment.

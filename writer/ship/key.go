@@ -134,13 +134,6 @@ func (h *hash) text(s string) {
 	h.add(v)
 }
 
-func (h *hash) record(segment, offset uint64, start, dur int64) {
-	h.add(segment)
-	h.add(offset)
-	h.add(uint64(start))
-	h.add(uint64(dur))
-}
-
 // sum hashes the identity of row i and the times that tell two rows of one
 // identity apart, should there ever be such.
 func (b *Batch) sum(i int) uint64 {
@@ -171,7 +164,10 @@ func (b *Batch) sum(i int) uint64 {
 		h.add(uint64(r.TotalNs))
 	case row.RecordsTable:
 		r := &b.Raws.Rows[i]
-		h.record(r.Segment, r.Offset, r.StartNs, r.DurNs)
+		h.add(r.Segment)
+		h.add(r.Offset)
+		h.add(uint64(r.StartNs))
+		h.add(uint64(r.DurNs))
 	case row.VerdictsTable:
 		r := &b.Verdicts[i]
 		for _, s := range []string{r.Job, r.Node, r.Finding, r.Group, r.State} {

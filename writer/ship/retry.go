@@ -92,11 +92,7 @@ func (s *Shipper) note(what string, e *Error) {
 	r.busy = e.Busy
 	s.count(func(st *Stats) {
 		st.Retries++
-		if st.Failing == "" {
-			st.FailingAt = t
-		}
-
-		st.Failing, st.LastError = e.Class.String(), e.Error()
+		st.Failing, st.FailingAt, st.LastError = e.Class.String(), r.since, e.Error()
 	})
 	if t.Sub(r.said) >= sayEvery {
 		r.said = t

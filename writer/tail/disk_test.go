@@ -151,7 +151,7 @@ func TestDisk(t *testing.T) {
 			d.write("100", "a\n")
 			d.write("101", "bb\n")
 			s := d.stream()
-			_, err := s.Refresh()
+			err := s.Refresh()
 			d.must(err)
 			d.must(os.Remove(d.path("100")))
 			d.must(os.Remove(d.path("101")))
@@ -211,7 +211,7 @@ func TestDisk(t *testing.T) {
 		"compressed_in_the_middle_of_reading": func(d *disk) {
 			d.write("100", "a\nb\n")
 			s := d.stream()
-			_, err := s.Refresh()
+			err := s.Refresh()
 			d.must(err)
 			_, _, err = s.Read(1, d)
 			d.must(err)

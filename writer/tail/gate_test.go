@@ -38,7 +38,7 @@ func TestRelease(t *testing.T) {
 	d.want("100 0 a", "102 0 c")
 	d.wantLost() // who released it has the account
 
-	d.must(d.tree.Close())
+	d.tree.Close()
 	d.tree = New(d.root, Options{}) // the next process
 	s = d.stream()
 	d.must(s.Guard(func(name string) bool { return name == "103" }))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -16,7 +17,8 @@ import (
 func (s *Stream) ready(f *file, v Visitor) (bool, error) {
 	if s.reader != nil {
 		if s.unchanged(f) {
-			return true, s.tree.acquire(s)
+			s.tree.acquire(s)
+			return true, nil
 		}
 
 		s.close()
@@ -45,10 +47,7 @@ func (s *Stream) ready(f *file, v Visitor) (bool, error) {
 		return false, errors.Join(err, r.Close())
 	}
 
-	if err := s.tree.acquire(s); err != nil {
-		return false, errors.Join(err, r.Close())
-	}
-
+	s.tree.acquire(s)
 	s.reader, s.skippedLines, s.skippedBytes = r, 0, 0
 	return true, nil
 }
@@ -234,7 +233,7 @@ func (s *Stream) close() {
 }
 
 // release closes the open file because others need their turn.
-func (s *Stream) release() error {
+func (s *Stream) release() {
 	if s.current >= 0 && s.reader != nil {
 		s.anchor(&s.files[s.current])
 	}
@@ -242,9 +241,7 @@ func (s *Stream) release() error {
 	s.close()
 	if s.current >= 0 && s.files[s.current].gone && !s.files[s.current].done {
 		s.loseRest(&s.files[s.current], record.Aged)
-		s.files = append(s.files[:s.current], s.files[s.current+1:]...)
+		s.files = slices.Delete(s.files, s.current, s.current+1)
 		s.current--
 	}
-
-	return nil
 }

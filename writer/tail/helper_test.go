@@ -77,7 +77,7 @@ func (d *disk) look() {
 	streams, err := d.tree.Scan()
 	d.must(err)
 	for _, s := range streams {
-		_, err := s.Refresh()
+		err := s.Refresh()
 		d.must(err)
 		for more := true; more; {
 			_, more, err = s.Read(64, d) // a small budget: every way through the loop
@@ -137,11 +137,7 @@ func newDisk(t *testing.T, o Options) *disk {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(func() {
-		if err := d.tree.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(d.tree.Close)
 	return d
 }
 

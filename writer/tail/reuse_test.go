@@ -56,9 +56,9 @@ func TestInodeReuseStorm(t *testing.T) {
 		d.look()
 		at = d.stream().Position()
 		if (i+1)%4 < 2 {
-			d.must(d.tree.Close())
+			d.tree.Close()
 		} else { // others need their turn: an open file would keep the inode from being given again
-			d.must(d.tree.open[0].release())
+			d.tree.open[0].release()
 		}
 
 		d.must(os.Remove(d.path(name)))
@@ -121,7 +121,7 @@ func TestIdenticalPrefixes(t *testing.T) {
 	streams, err := d.tree.Scan()
 	d.must(err)
 	for range 2 { // the second time there is nothing more
-		_, err = streams[0].Refresh()
+		err = streams[0].Refresh()
 		d.must(err)
 		for more := true; more; {
 			_, more, err = streams[0].Read(1<<20, v)

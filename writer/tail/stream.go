@@ -89,33 +89,21 @@ func (s *Stream) believes(info segment.Info, p segment.Position) bool {
 	return p.ID == 0 || segment.Identity(s.Dir.Job, s.Dir.Rank, info.Name, line) == p.ID
 }
 
-// Refresh lists the directory. It returns whether there may be something to read.
-func (s *Stream) Refresh() (bool, error) {
+// Refresh lists the directory.
+func (s *Stream) Refresh() error {
 	infos, err := s.list()
 	if err != nil {
 		if gone(err) {
 			s.drop(nil)
-			return false, nil
+			return nil
 		}
 
-		return false, s.wrap(err)
+		return s.wrap(err)
 	}
 
 	s.merge(infos)
 	s.began = true
-	return s.pending(), nil
-}
-
-// pending tells whether a file has more than was read of it, or another one
-// follows.
-func (s *Stream) pending() bool {
-	i := max(s.current, 0)
-	if i >= len(s.files) {
-		return false
-	}
-
-	f := &s.files[i]
-	return i+1 < len(s.files) || !f.begun || !f.atEnd || f.size != f.offset || f.compressed
+	return nil
 }
 
 // Caught reports whether everything that the last Refresh saw was read.

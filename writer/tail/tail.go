@@ -108,17 +108,14 @@ func (t *Tree) Scan() ([]*Stream, error) {
 }
 
 // Close closes all files.
-func (t *Tree) Close() error {
-	var errs []error
+func (t *Tree) Close() {
 	for len(t.open) > 0 {
-		errs = append(errs, t.open[0].release())
+		t.open[0].release()
 	}
 
 	for _, s := range t.streams {
 		s.closeGate()
 	}
-
-	return errors.Join(errs...)
 }
 
 // Counts returns how many lines and bytes, and how many segments to their ends, were read since
@@ -129,22 +126,19 @@ func (t *Tree) Counts() (lines, bytes, segments uint64) {
 
 // acquire makes s the most recently used of the open streams, and closes another
 // one's file when there are too many.
-func (t *Tree) acquire(s *Stream) error {
+func (t *Tree) acquire(s *Stream) {
 	if i := slices.Index(t.open, s); i >= 0 {
 		t.open = append(slices.Delete(t.open, i, i+1), s)
-		return nil
+		return
 	}
 
 	for len(t.open) >= t.o.Files {
 		// To go on with a compressed one means to inflate it from its start.
 		i := max(slices.IndexFunc(t.open, func(s *Stream) bool { return !s.inflates() }), 0)
-		if err := t.open[i].release(); err != nil {
-			return err
-		}
+		t.open[i].release()
 	}
 
 	t.open = append(t.open, s)
-	return nil
 }
 
 // maxInflating bounds the compressed segments that are open at once: each takes a

@@ -2,8 +2,6 @@ package tail
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -13,32 +11,21 @@ import (
 // read.
 const foreignOwner = "foreign-owner"
 
-// list lists the segments of the directory whose owners are trusted: ourselves, root,
-// the owner of the job's directory and Options.TrustUIDs. Of the others it is told
-// once what they hold.
+// list lists the segments of the directory whose owners are trusted (segment.Trusts). Of the
+// others it is told once what they hold.
 func (s *Stream) list() ([]segment.Info, error) {
 	infos, err := segment.List(s.Dir.Path)
 	if err != nil {
 		return nil, err
 	}
 
-	owner, known := uint32(0), false
+	trusts := segment.Trusts(s.Dir.Path, s.tree.o.TrustUIDs)
 	return slices.DeleteFunc(infos, func(i segment.Info) bool {
-		if i.UID == 0 || i.UID == uint32(os.Geteuid()) || slices.Contains(s.tree.o.TrustUIDs, i.UID) {
-			return false
+		if !trusts(i.UID) {
+			s.refuse(i)
 		}
 
-		if !known { // the usual case does not come here
-			owner, _ = segment.Owner(filepath.Dir(s.Dir.Path)) // root where it is not to be known
-			known = true
-		}
-
-		if i.UID == owner {
-			return false
-		}
-
-		s.refuse(i)
-		return true
+		return !trusts(i.UID)
 	}), nil
 }
 
