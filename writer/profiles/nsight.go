@@ -8,7 +8,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -141,15 +140,15 @@ var (
 	nsightWords = slices.Concat(rankWords, worldWords, nodeWords, nodesWords)
 )
 
-// number returns what the first of the words says that says something, else -1.
+// number returns what the first of the words says that says something, else unknownRank.
 func (n *nsightFile) number(words []string) int {
 	for _, w := range words {
-		if v, err := strconv.Atoi(n.said[w]); err == nil && v >= 0 && v < mostRanks {
+		if v := rankIn([]byte(n.said[w])); v >= 0 {
 			return v
 		}
 	}
 
-	return -1
+	return unknownRank
 }
 
 // strings reads the names of collectives' kernels, and those that annotations can have.
