@@ -26,7 +26,7 @@ var ascend = format{
 			return f.Beside(ascendTrace) == nil && len(f.matches("*.db")) == 0 && bytes.HasPrefix(f.Head(), []byte(sumsHead))
 		}
 
-		return leadsAscendDB(f)
+		return f.holds("ascend_*_profiler*.db", []string{"COMMUNICATION_OP", "STRING_IDS"}, []string{"STEP_TIME", "TASK"}) && f.Beside(ascendTrace) == nil
 	},
 	Read: readAscend,
 }

@@ -115,7 +115,7 @@ func (f *folder) find(from string) (*format, []*profileFile, error) {
 			leads[i] = append(leads[i], file)
 		}
 
-		file.forget()
+		file.head = nil // read to tell the format
 	}
 
 	found := -1

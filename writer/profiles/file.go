@@ -40,9 +40,6 @@ type profileFile struct {
 	root *os.Root
 	name string // below root
 	head []byte
-	// names of tables, once they were looked for
-	tablesIn []string
-	looked   bool
 }
 
 // Name returns the file's own name.
@@ -70,9 +67,6 @@ func (f *profileFile) begins() byte {
 
 	return 0
 }
-
-// forget drops what was read to tell the format.
-func (f *profileFile) forget() { f.head, f.tablesIn, f.looked = nil, nil, false }
 
 // Open opens the content; what is compressed with gzip comes decompressed.
 func (f *profileFile) Open() (io.ReadCloser, error) {
