@@ -84,13 +84,6 @@ func openDatabase(ctx context.Context, f *profileFile) (d *database, err error) 
 	return d, d.conn.Raw(func(c any) error { return c.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(readOnly) })
 }
 
-// tellLog tells of changes that lie in a log beside the file and not in it.
-func (d *database) tellLog(out *output) {
-	if log := d.file.Beside(d.file.Name() + "-wal"); log != nil && log.Size > 0 {
-		out.Unread(log.Path, "changes that were not carried over into %s are not read: let who wrote it finish, or open it once with sqlite3", d.file.Name())
-	}
-}
-
 // readOnly allows to read columns of tables, and nothing else.
 func readOnly(action sqlite.AuthorizerActionCode, _, _, database, view string) sqlite.AuthorizerReturnCode {
 	if action == sqlite.AuthSelect || action == sqlite.AuthRead && view == "" && (database == "main" || database == "") {
@@ -181,7 +174,11 @@ func (d *database) tables(ctx context.Context) (names []string, err error) {
 
 // readParts reads one part of the file after the other; what of one can't be read is told.
 func (d *database) readParts(ctx context.Context, out *output, parts ...func(context.Context) error) error {
-	d.tellLog(out)
+	// Changes may lie in a log beside the file and not in it.
+	if log := d.file.Beside(d.file.Name() + "-wal"); log != nil && log.Size > 0 {
+		out.Unread(log.Path, "changes that were not carried over into %s are not read: let who wrote it finish, or open it once with sqlite3", d.file.Name())
+	}
+
 	for _, part := range parts {
 		if err := part(ctx); ctx.Err() != nil {
 			return ctx.Err()
