@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
@@ -232,35 +233,16 @@ func describe(b []byte, err error) error {
 }
 
 // readFile reads a regular file of at most so many bytes. A rank directory may belong to
-// another user than ours: a link that he puts there must not make us read for him, and so
-// what was opened is compared with what was looked at.
+// another user than ours: a link that he puts there must not make us read for him.
 func readFile(path string, most int64) ([]byte, error) {
-	st, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
+	b, err := keep.Read(path, most)
+	if !errors.Is(err, keep.ErrNotKept) && !errors.Is(err, syscall.ELOOP) {
+		return b, err
 	}
 
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file (links are not followed here)", path)
-	}
-
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if now, err := f.Stat(); err != nil || !os.SameFile(st, now) {
-		return nil, fmt.Errorf("%s: changed while it was opened", path)
-	}
-
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, err
-	}
-
-	if int64(len(b)) > most {
+	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: larger than %d bytes", path, most)
 	}
 
-	return b, nil
+	return nil, fmt.Errorf("%s: not a regular file (links are not followed here)", path)
 }

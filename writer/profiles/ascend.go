@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -25,7 +26,7 @@ var ascend = format{
 			return f.Beside(ascendTrace) == nil && len(f.matches("*.db")) == 0 && bytes.HasPrefix(f.Head(), []byte(sumsHead))
 		}
 
-		return leadsAscendDB(f)
+		return f.holds("ascend_*_profiler*.db", []string{"COMMUNICATION_OP", "STRING_IDS"}, []string{"STEP_TIME", "TASK"}) && f.Beside(ascendTrace) == nil
 	},
 	Read: readAscend,
 }
@@ -43,7 +44,7 @@ func readAscend(ctx context.Context, f *profileFile, out *output) error {
 
 	id := record.Meta{Rank: ascendRank(f)}
 	if f.Name() == ascendSums {
-		return readSums(ctx, f, out, nil, &id)
+		return readSums(ctx, f, out, func([]string, map[string]int) (record.Meta, bool) { return id, true })
 	}
 
 	t := newCapture(id)
@@ -59,18 +60,8 @@ func readAscend(ctx context.Context, f *profileFile, out *output) error {
 // ascendRank is what profiler_info_<rank>.json, beside the folder of a trace, says.
 func ascendRank(f *profileFile) int {
 	for _, p := range f.matches("../profiler_info*.json") {
-		text := p.Head()
-		if i := bytes.LastIndex(text, []byte(`"rank_id"`)); i >= 0 {
-			_, at, err := keyOf(text, i)
-			if err != nil {
-				continue
-			}
-
-			if end, err := value(text, at); err == nil {
-				if n := rankIn(text[at:end]); n >= 0 {
-					return n
-				}
-			}
+		if n := rankIn(memberOf(bytes.TrimSpace(p.Head()), "rank_id")); n >= 0 {
+			return n
 		}
 	}
 
@@ -113,8 +104,14 @@ func hcclName(name string) (op, group string) {
 
 // matches returns the files that a pattern relative to the folder of f names.
 func (f *profileFile) matches(pattern string) (all []*profileFile) {
-	dir := path.Join(path.Dir(f.name), path.Dir(pattern))
-	for _, name := range namesIn(f.root, dir) {
+	d, err := f.root.Open(path.Join(path.Dir(f.name), path.Dir(pattern)))
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(mostFiles) // those that were read
+	slices.Sort(names)
+	for _, name := range names {
 		if ok, _ := path.Match(path.Base(pattern), name); ok {
 			if x := f.Beside(path.Join(path.Dir(pattern), name)); x != nil {
 				all = append(all, x)

@@ -3,7 +3,6 @@ package profiles
 import (
 	"context"
 	"errors"
-	"path"
 	"slices"
 	"strings"
 
@@ -14,22 +13,6 @@ import (
 // since 1970, words are numbers of STRING_IDS. COMMUNICATION_OP are the collectives on the device, and
 // CANN_API, by connectionId, the call that enqueued one; STEP_TIME are the steps, PYTORCH_API the host's
 // annotations. TASK is all that the device did: computation are the tasks that COMPUTE_TASK_INFO lists.
-
-// leadsAscendDB reports whether f is such a file, and no trace as text lies beside it. One that is too
-// damaged to say what it is goes by its name.
-func leadsAscendDB(f *profileFile) bool {
-	if !f.isSQLite() || f.Beside(ascendTrace) != nil {
-		return false
-	}
-
-	tables := f.tables()
-	if tables == nil {
-		known, _ := path.Match("ascend_*_profiler*.db", f.Name())
-		return known
-	}
-
-	return slices.Contains(tables, "COMMUNICATION_OP") && slices.Contains(tables, "STRING_IDS") || slices.Contains(tables, "STEP_TIME") && slices.Contains(tables, "TASK")
-}
 
 // ascendDB is one such file while it is read.
 type ascendDB struct {
@@ -71,7 +54,7 @@ func (a *ascendDB) identity(ctx context.Context) error {
 	}
 
 	// Older ones have no host.
-	return a.readIfThere(ctx, "HOST_INFO", []string{"hostName"}, func(c cells) error {
+	return a.read(ctx, "HOST_INFO?", []string{"hostName"}, func(c cells) error {
 		a.id.Node = record.Clip(c.text(0), record.MaxWord)
 		return nil
 	})
@@ -175,7 +158,7 @@ func (a *ascendDB) strings(ctx context.Context) error {
 // annotations reads what the host was doing, as Kineto's annotations say it; there is nothing of it
 // where it was profiled without ProfilerActivity.CPU.
 func (a *ascendDB) annotations(ctx context.Context) error {
-	return a.readIfThere(ctx, "PYTORCH_API", []string{"startNs", "endNs", "name"}, func(c cells) error {
+	return a.read(ctx, "PYTORCH_API?", []string{"startNs", "endNs", "name"}, func(c cells) error {
 		r, ok := annotated([]byte(a.words[c.int(2)]), c.int(0), c.int(1)-c.int(0))
 		if ok && r.Kind != record.Step && r.Dur >= 0 { // STEP_TIME has the steps
 			hold(&a.host, r)

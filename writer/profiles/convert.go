@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -114,7 +115,7 @@ func (f *folder) find(from string) (*format, []*profileFile, error) {
 			leads[i] = append(leads[i], file)
 		}
 
-		file.forget()
+		file.head = nil // read to tell the format
 	}
 
 	found := -1
@@ -217,28 +218,19 @@ func (t *Tree) read(ctx context.Context, leads []*profileFile, o Options) error 
 		}
 	}
 
-	done := make(chan struct{}, len(leads))
+	var told sync.Mutex // guards done
+	done := 0
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, cmp.Or(o.Workers, runtime.GOMAXPROCS(0))) + 1)
-	g.Go(func() error {
-		for n := range leads {
-			select {
-			case <-done:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-
-			if o.Progress != nil {
-				o.Progress(n+1, len(leads))
-			}
-		}
-
-		return nil
-	})
+	g.SetLimit(max(1, cmp.Or(o.Workers, runtime.GOMAXPROCS(0))))
 	for i, file := range leads {
 		g.Go(func() (err error) {
 			all[i], err = t.profile(ctx, file, workers[workerOf(file.name)]-1)
-			done <- struct{}{}
+			told.Lock()
+			defer told.Unlock()
+			if done++; err == nil && o.Progress != nil {
+				o.Progress(done, len(leads))
+			}
+
 			return err
 		})
 	}

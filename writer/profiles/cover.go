@@ -54,12 +54,6 @@ func (c *cover) merge() {
 	c.all, c.merged = out, true
 }
 
-// last is the end of the last of the intervals.
-func (c *cover) last() int64 {
-	_, to := c.extent()
-	return to
-}
-
 // extent is from the first to the last of the intervals.
 func (c *cover) extent() (from, to int64) {
 	c.merge()

@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -8,10 +9,10 @@ import (
 
 // A profile in JSON is one document of up to gigabytes, nearly all of it one list:
 // {"traceEvents":[{…},{…}], …}, or the list alone. scanDocument hands over one element after the
-// other. It is a scanner of our own because the libraries hold the whole document (sonic), or read
-// it token by token at a twentieth of the speed (encoding/json; BenchmarkTrace has both). jsontext,
-// which is no release yet, splits a document as quickly, and every event would be read a second
-// time for its seven fields.
+// other, from bufio.Scanner's buffer. The splitting is our own because the libraries hold the whole
+// document (sonic), or read it token by token at a twentieth of the speed (encoding/json;
+// BenchmarkTrace has both). jsontext, which is no release yet, splits a document as quickly, and
+// every event would be read a second time for its seven fields.
 
 const (
 	documentChunk = 1 << 20
@@ -21,246 +22,159 @@ const (
 
 var (
 	errShort = errors.New("more is needed")
-	errCut   = errors.New("cut: it ends in the middle")
+	// errEnd is errShort where the file may end.
+	errEnd = fmt.Errorf("%w, unless nothing follows", errShort)
+	errCut = errors.New("cut: it ends in the middle")
 )
 
-// document scans a JSON document of any length: a list of elements, or an object that has the list
+// piece takes what begins at b[i], where no space is, or nothing is left. Where b ends too early it
+// returns errShort and is called again with more: it must have done nothing that lasts by then.
+// io.EOF is the end, whatever follows.
+type piece func(b []byte, i int) (end int, err error)
+
+// document is a JSON document of any length: a list of elements, or an object that has the list
 // under a name and small values beside it.
 type document struct {
 	list   string // the name of the list
 	beside func(key, value []byte)
-	each   func(b []byte, i int) (end int, err error) // takes the element at b[i]
-
-	r      io.Reader
-	buf    []byte // what is read and not yet scanned
-	start  int    // of buf within space
-	space  []byte
-	offset int64 // of buf in the document
-	err    error // of r
+	each   piece // takes an element
+	next   piece // takes what is to come
+	after  piece // takes what follows the list
 }
 
 // scanDocument calls each with the elements of a list and beside with the key and value of all that
 // stands beside it. The error says at which byte the document breaks off.
-func scanDocument(r io.Reader, list string, beside func(key, value []byte), each func(b []byte, i int) (end int, err error)) error {
-	d := &document{list: list, beside: beside, each: each, r: r, space: make([]byte, documentChunk)}
-	if err := d.scan(); err != nil {
-		return d.told(err)
-	}
-
-	return nil
+func scanDocument(r io.Reader, list string, beside func(key, value []byte), each piece) error {
+	d := &document{list: list, beside: beside, each: each, after: closed}
+	d.next = d.begin
+	return scanPieces(r, func(b []byte, i int) (int, error) { return d.next(b, i) })
 }
 
 // scanObjects calls each with the objects of a file that has one after the other, a line each as a rule.
 func scanObjects(r io.Reader, each func(object []byte)) error {
-	d := &document{r: r, space: make([]byte, documentChunk)}
-	for {
-		_, err := d.next()
-		if errors.Is(err, errShort) && errors.Is(d.err, io.EOF) {
-			return nil
-		}
-
-		if err == nil {
-			err = d.whole(func(b []byte) (int, error) {
-				if b[0] != '{' {
-					return 0, fmt.Errorf("%q where an object is wanted", b[0])
-				}
-
-				end, err := value(b, 0)
-				if err == nil {
-					each(b[:end])
-				}
-
-				return end, err
-			})
-		}
-
-		if err != nil {
-			return d.told(err)
-		}
-	}
-}
-
-// told is an error with the place at which the document breaks off.
-func (d *document) told(err error) error {
-	if errors.Is(err, errShort) {
-		if err = d.err; err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errCut
-		}
-	}
-
-	return fmt.Errorf("at byte %d: %w", d.offset, err)
-}
-
-// more reads on; false at the end.
-func (d *document) more() bool {
-	if d.err != nil || len(d.buf) >= mostElement {
-		return false
-	}
-
-	if d.start > 0 {
-		copy(d.space, d.buf)
-		d.start = 0
-	}
-
-	n := len(d.buf)
-	if n == len(d.space) {
-		d.space = append(d.space, make([]byte, len(d.space))...)
-	}
-
-	var read int
-	for read == 0 && d.err == nil {
-		read, d.err = d.r.Read(d.space[n:])
-	}
-
-	d.buf = d.space[:n+read]
-	return read > 0
-}
-
-// step goes on by n bytes.
-func (d *document) step(n int) {
-	d.buf = d.buf[n:]
-	d.start += n
-	d.offset += int64(n)
-}
-
-// whole calls scan with what is buffered, with more of it until that is enough, and goes on
-// behind what was scanned. scan returns errShort where the buffer ends too early: it begins again
-// with more, and must have done nothing that lasts by then.
-func (d *document) whole(scan func(b []byte) (int, error)) error {
-	for {
-		n, err := scan(d.buf)
-		if err == nil {
-			d.step(n)
-			return nil
-		}
-
-		if !errors.Is(err, errShort) {
-			d.step(n)
-			return err
-		}
-
-		if !d.more() {
-			if len(d.buf) >= mostElement {
-				return fmt.Errorf("an element is longer than %d bytes", mostElement)
-			}
-
-			return errShort
-		}
-	}
-}
-
-// next returns the next byte that is no space, without going over it.
-func (d *document) next() (c byte, err error) {
-	err = d.whole(func(b []byte) (int, error) {
-		i := space(b, 0)
+	return scanPieces(r, func(b []byte, i int) (int, error) {
 		if i == len(b) {
-			return i, errShort
+			return i, errEnd
 		}
 
-		c = b[i]
-		return i, nil
-	})
-	return c, err
-}
-
-// scan takes the document: the list itself, or an object that has it among its members.
-func (d *document) scan() error {
-	c, err := d.next()
-	if err != nil {
-		return err
-	}
-
-	if c == '[' {
-		return d.elements()
-	}
-
-	if c != '{' {
-		return fmt.Errorf("%q where { or [ is wanted", c)
-	}
-
-	d.step(1)
-	for first := true; ; first = false {
-		if c, err = d.next(); err != nil {
-			return err
-		}
-
-		switch {
-		case c == '}':
-			return nil
-		case c == ',' && !first:
-			d.step(1)
-			if c, err = d.next(); err != nil {
-				return err
-			}
-		}
-
-		if c != '"' {
-			return fmt.Errorf("%q where a key is wanted", c)
-		}
-
-		if err := d.member(); err != nil {
-			return err
-		}
-	}
-}
-
-// member takes a key of the document with its value.
-func (d *document) member() error {
-	list := false
-	err := d.whole(func(b []byte) (int, error) {
-		key, i, err := keyOf(b, 0)
-		if err != nil {
-			return 0, err
-		}
-
-		if list = string(key) == d.list; list {
-			return i, nil
+		if b[i] != '{' {
+			return i, fmt.Errorf("%q where an object is wanted", b[i])
 		}
 
 		end, err := value(b, i)
-		if err != nil {
-			return 0, err
+		if err == nil {
+			each(b[i:end])
 		}
 
-		d.beside(key, b[i:end])
-		return end, nil
+		return end, err
 	})
-	if err != nil || !list {
-		return err
-	}
-
-	if c, err := d.next(); err != nil || c != '[' {
-		return errors.Join(err, fmt.Errorf("%s is no list", d.list))
-	}
-
-	return d.elements()
 }
 
-// elements takes the elements of the list.
-func (d *document) elements() error {
-	d.step(1)
-	for {
-		done := false
-		err := d.whole(func(b []byte) (int, error) {
-			i := space(b, 0)
-			if i < len(b) && b[i] == ',' {
-				i = space(b, i+1)
+// scanPieces has take take all of r.
+func scanPieces(r io.Reader, take piece) error {
+	var offset int64 // of what is not taken yet
+	var err error    // of take
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, documentChunk), mostElement)
+	s.Split(func(b []byte, _ bool) (i int, _ []byte, stop error) {
+		for err = nil; err == nil; {
+			i = space(b, i)
+			var end int
+			if end, err = take(b, i); !errors.Is(err, errShort) {
+				i = end
 			}
-
-			switch {
-			case i == len(b):
-				return 0, errShort
-			case b[i] == ']':
-				done = true
-				return i + 1, nil
-			case b[i] != '{':
-				return i, fmt.Errorf("%q where an element is wanted", b[i])
-			}
-
-			return d.each(b, i)
-		})
-		if err != nil || done {
-			return err
 		}
+
+		offset += int64(i)
+		if !errors.Is(err, errShort) {
+			stop = bufio.ErrFinalToken
+		}
+
+		return i, nil, stop
+	})
+	s.Scan() // it ends where there is no more or take says so, for it is given no token
+	switch of := s.Err(); {
+	case errors.Is(err, io.EOF), errors.Is(err, errEnd) && of == nil:
+		return nil
+	case !errors.Is(err, errShort):
+	case errors.Is(of, bufio.ErrTooLong):
+		err = fmt.Errorf("an element is longer than %d bytes", mostElement)
+	case of == nil, errors.Is(of, io.ErrUnexpectedEOF):
+		err = errCut
+	default:
+		err = of
 	}
+
+	return fmt.Errorf("at byte %d: %w", offset, err)
 }
+
+// begin takes the first bracket: of the list itself, or of an object that has it among its members.
+func (d *document) begin(b []byte, i int) (int, error) {
+	switch {
+	case i == len(b):
+		return i, errShort
+	case b[i] == '[':
+		d.next = d.element
+	case b[i] == '{':
+		d.next, d.after = d.member, d.member
+	default:
+		return i, fmt.Errorf("%q where { or [ is wanted", b[i])
+	}
+
+	return i + 1, nil
+}
+
+// member takes a key of the document with its value, of the list no more than its bracket.
+func (d *document) member(b []byte, i int) (int, error) {
+	if i < len(b) && b[i] == '}' {
+		return i, io.EOF
+	}
+
+	if i < len(b) && b[i] == ',' {
+		i = space(b, i+1)
+	}
+
+	key, at, err := keyOf(b, i)
+	if err != nil {
+		return i, err
+	}
+
+	if string(key) == d.list {
+		if b[at] != '[' {
+			return at, fmt.Errorf("%s is no list", d.list)
+		}
+
+		d.next = d.element
+		return at + 1, nil
+	}
+
+	end, err := value(b, at)
+	if err != nil {
+		return i, err
+	}
+
+	d.beside(key, b[at:end])
+	return end, nil
+}
+
+// element takes an element of the list, or its last bracket.
+func (d *document) element(b []byte, i int) (int, error) {
+	if i < len(b) && b[i] == ',' {
+		i = space(b, i+1)
+	}
+
+	switch {
+	case i == len(b):
+		return i, errShort
+	case b[i] == ']':
+		d.next = d.after
+		return i + 1, nil
+	case b[i] != '{':
+		return i, fmt.Errorf("%q where an element is wanted", b[i])
+	}
+
+	return d.each(b, i)
+}
+
+// closed takes nothing: the document is at its end.
+func closed(_ []byte, i int) (int, error) { return i, io.EOF }

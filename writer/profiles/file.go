@@ -40,9 +40,6 @@ type profileFile struct {
 	root *os.Root
 	name string // below root
 	head []byte
-	// names of tables, once they were looked for
-	tablesIn []string
-	looked   bool
 }
 
 // Name returns the file's own name.
@@ -70,9 +67,6 @@ func (f *profileFile) begins() byte {
 
 	return 0
 }
-
-// forget drops what was read to tell the format.
-func (f *profileFile) forget() { f.head, f.tablesIn, f.looked = nil, nil, false }
 
 // Open opens the content; what is compressed with gzip comes decompressed.
 func (f *profileFile) Open() (io.ReadCloser, error) {
@@ -146,29 +140,6 @@ func (f *profileFile) Beside(name string) *profileFile {
 	return &profileFile{Path: filepath.Join(filepath.Dir(f.Path), name), Size: info.Size(), root: f.root, name: below}
 }
 
-// namesIn lists the names of the regular files in a folder, sorted.
-func namesIn(root *os.Root, dir string) []string {
-	d, err := root.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	entries, err := d.ReadDir(mostFiles)
-	if err != nil {
-		return nil
-	}
-
-	var names []string
-	for _, e := range entries {
-		if e.Type().IsRegular() {
-			names = append(names, e.Name())
-		}
-	}
-
-	slices.Sort(names)
-	return names
-}
-
 // hash returns the identity of the content: the first 8 bytes of its SHA-256.
 func (f *profileFile) hash(ctx context.Context) (record.ID, error) {
 	raw, err := f.raw()
@@ -177,19 +148,11 @@ func (f *profileFile) hash(ctx context.Context) (record.ID, error) {
 	}
 	defer raw.Close()
 	h := sha256.New()
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := raw.Read(buf)
-		h.Write(buf[:n])
-		switch {
-		case errors.Is(err, io.EOF):
-			return record.ID(binary.BigEndian.Uint64(h.Sum(nil))), nil
-		case err != nil:
-			return 0, fmt.Errorf("read %s: %w", f.Path, err)
-		case ctx.Err() != nil:
-			return 0, ctx.Err()
-		}
+	if _, err := io.Copy(h, ctxReader{ctx, raw}); err != nil {
+		return 0, fmt.Errorf("read %s: %w", f.Path, err)
 	}
+
+	return record.ID(binary.BigEndian.Uint64(h.Sum(nil))), nil
 }
 
 // folder is an opened SOURCE: all regular files below it, sorted by name.

@@ -129,11 +129,11 @@ func (t *capture) hostRange(e *event, iv interval) {
 	name := string(e.name)
 	for i, b := range backends {
 		if strings.HasPrefix(name, b) {
-			c := t.collective(e)
-			c.interval, c.op, c.stream = iv, name, threadOf(e)
+			c := t.collective(e, iv)
+			c.op = name
 			if i >= 3 {
 				t.nccl = true
-				t.enqueue(c, e)
+				hold(&t.enqueued, c)
 			} else {
 				hold(&t.blocking, c)
 			}
@@ -143,9 +143,7 @@ func (t *capture) hostRange(e *event, iv interval) {
 	}
 
 	if name == "record_param_comms" {
-		c := t.collective(e)
-		c.interval = iv
-		t.enqueue(c, e)
+		hold(&t.enqueued, t.collective(e, iv))
 		return
 	}
 
@@ -208,17 +206,16 @@ func (t *capture) kernel(e *event, iv interval) {
 		return
 	}
 
-	k := t.collective(e)
-	k.interval = iv
+	k := t.collective(e, iv)
 	k.op = cmp.Or(k.op, op)
 	k.corr, k.stream = corr, uint64(max(number(e.arg("stream"), 0), 0))
 	hold(&t.kernels, k)
 }
 
-// collective reads what newer traces say of a collective.
-func (t *capture) collective(e *event) comm {
+// collective reads what newer traces say of a collective, of the host as long as nothing else is said.
+func (t *capture) collective(e *event, iv interval) comm {
 	c := comm{
-		op: string(e.arg("Collective name")), group: string(e.arg("Process Group Name")), dtype: string(e.arg("dtype")),
+		interval: iv, stream: threadOf(e), op: string(e.arg("Collective name")), group: string(e.arg("Process Group Name")), dtype: string(e.arg("dtype")),
 		count: max(number(e.arg("In msg nelems"), 0), number(e.arg("Out msg nelems"), 0)),
 	}
 	if c.group != "" && t.groups[c.group] == nil {
@@ -226,12 +223,6 @@ func (t *capture) collective(e *event) comm {
 	}
 
 	return c
-}
-
-// enqueue keeps what was said of a collective when it was enqueued.
-func (t *capture) enqueue(c comm, e *event) {
-	c.stream = threadOf(e)
-	hold(&t.enqueued, c)
 }
 
 // threadOf returns a number for the thread of an event.

@@ -105,20 +105,16 @@ func (t *capture) completeness() func(interval) bool {
 	}
 
 	if !t.onDevice {
-		last := t.ops.last()
-		for i := range t.blocking {
-			if i == 0 {
-				last = 0
-			}
-
-			last = max(last, t.blocking[i].to)
+		_, last := t.ops.extent()
+		if len(t.blocking) > 0 {
+			last = slices.MaxFunc(t.blocking, func(a, b comm) int { return cmp.Compare(a.to, b.to) }).to
 		}
 
 		return func(step interval) bool { return step.to <= last }
 	}
 
 	slices.Sort(t.ran)
-	last := t.work.last()
+	_, last := t.work.extent()
 	for i := range t.kernels {
 		last = max(last, t.kernels[i].to)
 	}

@@ -29,7 +29,15 @@ var mindstudio = format{
 			out.Unread(f.Beside(clusterGroupsFile).Path, "%s; groups are left out", cause(err))
 		}
 
-		return readSums(ctx, f, out, groups, nil)
+		return readSums(ctx, f, out, func(line []string, columns map[string]int) (record.Meta, bool) {
+			kind, index := columns["Type"], columns["Index"]
+			if len(line) <= max(kind, index) || line[kind] != "rank" { // a stage's
+				return record.Meta{}, false
+			}
+
+			rank := rankIn([]byte(line[index]))
+			return record.Meta{Rank: rank, Groups: groupsOf(groups, rank)}, rank >= 0
+		})
 	},
 }
 
@@ -47,9 +55,9 @@ type stepSums struct {
 	computing, exposed, overlapped, free int64
 }
 
-// readSums reads a table of sums, of the one rank of id where that is given. Steps are put end to
-// end, for the table does not say when they were.
-func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, id *record.Meta) error {
+// readSums reads a table of sums. whose tells whose a line is; what is nobody's is passed over. Steps are
+// put end to end, for the table does not say when they were.
+func readSums(ctx context.Context, f *profileFile, out *output, whose func(line []string, columns map[string]int) (record.Meta, bool)) error {
 	r, err := f.Open()
 	if err != nil {
 		return err
@@ -86,7 +94,7 @@ func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, 
 			return nil
 		}
 
-		rank, ok := rankOfLine(line, columns, id)
+		who, ok := whose(line, columns)
 		if !ok {
 			continue
 		}
@@ -97,28 +105,8 @@ func readSums(ctx context.Context, f *profileFile, out *output, groups [][]int, 
 			continue
 		}
 
-		who := record.Meta{Rank: rank, Groups: groupsOf(groups, rank)}
-		if id != nil {
-			who = *id
-		}
-
-		ends[rank] = s.give(out.Rank(who), max(ends[rank], 1e9))
+		ends[who.Rank] = s.give(out.Rank(who), max(ends[who.Rank], 1e9))
 	}
-}
-
-// rankOfLine returns whose line it is; a line of a stage is nobody's.
-func rankOfLine(line []string, columns map[string]int, id *record.Meta) (int, bool) {
-	if id != nil {
-		return id.Rank, true
-	}
-
-	kind, index := columns["Type"], columns["Index"]
-	if len(line) <= max(kind, index) || line[kind] != "rank" {
-		return 0, false
-	}
-
-	n, err := strconv.Atoi(line[index])
-	return n, err == nil && n >= 0 && n < mostRanks
 }
 
 // sumsOf reads a line. Times are decimal microseconds.

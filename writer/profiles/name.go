@@ -80,35 +80,10 @@ func byName(r *rankOutput) string {
 
 // compareNames orders names as people count: trace_2 before trace_10.
 func compareNames(a, b string) int {
-	whole := cmp.Compare(a, b)
-	for a != "" && b != "" {
-		x, y := leading(a), leading(b)
-		if x == "" || y == "" {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-
-			a, b = a[1:], b[1:]
-			continue
-		}
-
-		m, n := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-		if c := cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n)); c != 0 {
-			return c
-		}
-
-		a, b = a[len(x):], b[len(y):]
-	}
-
-	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
+	return cmp.Or(cmp.Compare(padded(a), padded(b)), cmp.Compare(a, b))
 }
 
-// leading returns the digits that a name begins with.
-func leading(s string) string {
-	i := 0
-	for i < len(s) && s[i] >= '0' && s[i] <= '9' {
-		i++
-	}
-
-	return s[:i]
+// padded is a name with zeros before its numbers, so that those of up to 20 digits are of one length.
+func padded(name string) string {
+	return digits.ReplaceAllStringFunc(name, func(n string) string { return strings.Repeat("0", max(0, 20-len(n))) + n })
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -29,17 +27,7 @@ var nsight = format{
 			return f.Beside(exported+".sqlite") == nil
 		}
 
-		if !f.isSQLite() {
-			return false
-		}
-
-		tables := f.tables()
-		if tables == nil {
-			known, _ := path.Match("*.sqlite", f.Name())
-			return known
-		}
-
-		return slices.Contains(tables, "StringIds") && (slices.Contains(tables, nsightKernels) || slices.Contains(tables, "NVTX_EVENTS"))
+		return f.holds("*.sqlite", []string{"StringIds", nsightKernels}, []string{"StringIds", "NVTX_EVENTS"})
 	},
 	Read: readNsight,
 }
@@ -90,7 +78,7 @@ func readNsight(ctx context.Context, f *profileFile, out *output) (err error) {
 
 // clock reads when the capture's clock was 0, and the host.
 func (n *nsightFile) clock(ctx context.Context) error {
-	err := n.readIfThere(ctx, "TARGET_INFO_SESSION_START_TIME", []string{"utcEpochNs"}, func(c cells) error {
+	err := n.read(ctx, "TARGET_INFO_SESSION_START_TIME?", []string{"utcEpochNs"}, func(c cells) error {
 		n.base = c.int(0)
 		return nil
 	})
@@ -98,7 +86,7 @@ func (n *nsightFile) clock(ctx context.Context) error {
 		return err
 	}
 
-	return n.readIfThere(ctx, "TARGET_INFO_SYSTEM_ENV", []string{"name", "value"}, func(c cells) error {
+	return n.read(ctx, "TARGET_INFO_SYSTEM_ENV?", []string{"name", "value"}, func(c cells) error {
 		if c.text(0) == "Hostname" {
 			n.node = record.Clip(c.text(1), record.MaxWord)
 		}
@@ -111,7 +99,7 @@ func (n *nsightFile) clock(ctx context.Context) error {
 // --nnodes=2 or --nnodes 2 of its arguments.
 func (n *nsightFile) launched(ctx context.Context) error {
 	before := ""
-	return n.readIfThere(ctx, "META_DATA_CAPTURE", []string{"name", "value"}, func(c cells) error {
+	return n.read(ctx, "META_DATA_CAPTURE?", []string{"name", "value"}, func(c cells) error {
 		_, what, _ := strings.Cut(c.text(0), ":")
 		value := c.text(1)
 		if what != "ENVIRONMENT_VARIABLE" && !strings.HasPrefix(what, "ARGUMENT_") {
@@ -141,15 +129,15 @@ var (
 	nsightWords = slices.Concat(rankWords, worldWords, nodeWords, nodesWords)
 )
 
-// number returns what the first of the words says that says something, else -1.
+// number returns what the first of the words says that says something, else unknownRank.
 func (n *nsightFile) number(words []string) int {
 	for _, w := range words {
-		if v, err := strconv.Atoi(n.said[w]); err == nil && v >= 0 && v < mostRanks {
+		if v := rankIn([]byte(n.said[w])); v >= 0 {
 			return v
 		}
 	}
 
-	return -1
+	return unknownRank
 }
 
 // strings reads the names of collectives' kernels, and those that annotations can have.
@@ -218,7 +206,7 @@ func (n *nsightFile) kernels(ctx context.Context) error {
 // graphs reads CUDA graphs that were recorded as wholes.
 func (n *nsightFile) graphs(ctx context.Context) error {
 	graphs := 0
-	err := n.readIfThere(ctx, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", []string{"start", "end", "deviceId", "globalPid?"}, func(c cells) error {
+	err := n.read(ctx, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE?", []string{"start", "end", "deviceId", "globalPid?"}, func(c cells) error {
 		if c.int(1) >= c.int(0) && len(n.ranks) <= mostDevices {
 			n.rank(c.int(3), c.int(2)).work.add(c.int(0), c.int(1))
 			graphs++
@@ -249,7 +237,7 @@ func (n *nsightFile) launches(ctx context.Context) error {
 		slices.Sort(numbers)
 	}
 
-	return n.readIfThere(ctx, "CUPTI_ACTIVITY_KIND_RUNTIME", []string{"start", "end", "globalTid", "correlationId"}, func(c cells) error {
+	return n.read(ctx, "CUPTI_ACTIVITY_KIND_RUNTIME?", []string{"start", "end", "globalTid", "correlationId"}, func(c cells) error {
 		tid, corr := c.int(2), uint64(max(c.int(3), 0))
 		process := tid &^ 0xffffff
 		if _, ok := slices.BinarySearch(enqueued[process], corr); !ok || corr == 0 {
@@ -276,7 +264,7 @@ const (
 // annotations reads the NVTX ranges of the host.
 func (n *nsightFile) annotations(ctx context.Context) error {
 	held := 0
-	return n.readIfThere(ctx, "NVTX_EVENTS", []string{"start", "end", "eventType", "text?", "textId?", "globalTid?"}, func(c cells) error {
+	return n.read(ctx, "NVTX_EVENTS?", []string{"start", "end", "eventType", "text?", "textId?", "globalTid?"}, func(c cells) error {
 		kind, dur := c.int(2), c.int(1)-c.int(0)
 		if kind != nvtxPushPop && kind != nvtxStartEnd || dur <= 0 {
 			return nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -81,13 +82,6 @@ func openDatabase(ctx context.Context, f *profileFile) (d *database, err error) 
 	}
 
 	return d, d.conn.Raw(func(c any) error { return c.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(readOnly) })
-}
-
-// tellLog tells of changes that lie in a log beside the file and not in it.
-func (d *database) tellLog(out *output) {
-	if log := d.file.Beside(d.file.Name() + "-wal"); log != nil && log.Size > 0 {
-		out.Unread(log.Path, "changes that were not carried over into %s are not read: let who wrote it finish, or open it once with sqlite3", d.file.Name())
-	}
 }
 
 // readOnly allows to read columns of tables, and nothing else.
@@ -178,12 +172,13 @@ func (d *database) tables(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// errNoTable is returned, wrapped, when a file has no such table.
-var errNoTable = errors.New("no such table")
-
 // readParts reads one part of the file after the other; what of one can't be read is told.
 func (d *database) readParts(ctx context.Context, out *output, parts ...func(context.Context) error) error {
-	d.tellLog(out)
+	// Changes may lie in a log beside the file and not in it.
+	if log := d.file.Beside(d.file.Name() + "-wal"); log != nil && log.Size > 0 {
+		out.Unread(log.Path, "changes that were not carried over into %s are not read: let who wrote it finish, or open it once with sqlite3", d.file.Name())
+	}
+
 	for _, part := range parts {
 		if err := part(ctx); ctx.Err() != nil {
 			return ctx.Err()
@@ -195,49 +190,33 @@ func (d *database) readParts(ctx context.Context, out *output, parts ...func(con
 	return nil
 }
 
-// readIfThere is read of a table that a file may lack.
-func (d *database) readIfThere(ctx context.Context, table string, columns []string, each func(cells) error) error {
-	err := d.read(ctx, table, columns, each)
-	if errors.Is(err, errNoTable) {
-		return nil
-	}
-
-	return err
-}
-
-// read calls each with the rows of a table, in the order in which they lie. A column whose name ends
-// in ? may be missing: it is nil then.
-func (d *database) read(ctx context.Context, table string, columns []string, each func(cells) error) error {
-	if err := d.readAs(ctx, table, columns, each); err != nil {
-		return fmt.Errorf("read table %s: %w", table, err)
-	}
-
-	return nil
-}
-
-// readAs is read, without the table's name in its errors. Names of columns come from us, never from
-// the file, so they may stand in the statement.
-func (d *database) readAs(ctx context.Context, table string, columns []string, each func(cells) error) error {
+// read calls each with the rows of a table, in the order in which they lie. A table or a column whose name
+// ends in ? may be missing: there is no row then, or the column is nil. Names come from us, never from the
+// file, so they may stand in the statement.
+func (d *database) read(ctx context.Context, table string, columns []string, each func(cells) error) (err error) {
+	table, optional := strings.CutSuffix(table, "?")
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read table %s: %w", table, err)
+		}
+	}()
 	tables, err := d.tables(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(tables, table) && optional:
+		return nil
+	case !slices.Contains(tables, table):
+		return errors.New("no such table")
+	}
+
+	rows, err := d.conn.QueryContext(ctx, `SELECT * FROM "`+table+`" LIMIT 0`)
 	if err != nil {
 		return err
 	}
 
-	if !slices.Contains(tables, table) {
-		return errNoTable
-	}
-
-	var there []string
-	err = d.conn.Raw(func(c any) error {
-		rows, err := c.(driver.QueryerContext).QueryContext(ctx, `SELECT * FROM "`+table+`" LIMIT 0`, nil)
-		if err != nil {
-			return err
-		}
-
-		there = rows.Columns()
-		return rows.Close()
-	})
-	if err != nil {
+	there, err := rows.Columns()
+	if err = errors.Join(err, rows.Close()); err != nil {
 		return err
 	}
 
@@ -257,20 +236,27 @@ func (d *database) readAs(ctx context.Context, table string, columns []string, e
 	return d.query(ctx, "SELECT "+strings.Join(wanted, ", ")+` FROM "`+table+`"`, each)
 }
 
-// tables returns the names of the tables of a SQLite file; nil where it is none, or is damaged.
-func (f *profileFile) tables() []string {
-	if f.looked || !f.isSQLite() {
-		return f.tablesIn
+// holds reports whether f is a SQLite file that has all the tables of one of the sets. One that is too
+// damaged to say what it has goes by its name.
+func (f *profileFile) holds(called string, sets ...[]string) bool {
+	if !f.isSQLite() {
+		return false
 	}
 
-	f.looked = true
-	d, err := openDatabase(context.Background(), f)
-	if err != nil {
-		return nil // whoever reads it says so
+	var tables []string
+	if d, err := openDatabase(context.Background(), f); err == nil { // else whoever reads it says so
+		defer d.Close()
+		tables, _ = d.tables(context.Background())
 	}
-	defer d.Close()
-	f.tablesIn, _ = d.tables(context.Background())
-	return f.tablesIn
+
+	if tables == nil {
+		known, _ := path.Match(called, f.Name())
+		return known
+	}
+
+	return slices.ContainsFunc(sets, func(set []string) bool {
+		return !slices.ContainsFunc(set, func(table string) bool { return !slices.Contains(tables, table) })
+	})
 }
 
 // isSQLite reports whether the file begins as a SQLite database does.

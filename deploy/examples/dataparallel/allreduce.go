@@ -1,11 +1,13 @@
 package dataparallel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -61,7 +63,7 @@ func (r *ring) allReduce(x []float32) error {
 		gathering := round >= r.world-1
 		send := r.chunk(x, r.rank-round+2*r.world)
 		receive := r.chunk(x, r.rank-round-1+2*r.world)
-		if err := r.exchange(send, receive, gathering); err != nil {
+		if err := r.trade(r.next, send, r.prev, receive, !gathering); err != nil {
 			return fmt.Errorf("all-reduce round %d: %w", round, err)
 		}
 	}
@@ -76,26 +78,6 @@ func (r *ring) chunk(x []float32, i int) []float32 {
 	return x[i*n/r.world : (i+1)*n/r.world]
 }
 
-// exchange sends one chunk while it receives another one, which replaces (when
-// gathering) or is added to the receiver's.
-func (r *ring) exchange(send, receive []float32, gathering bool) error {
-	in, err := r.trade(r.next, send, r.prev, len(receive))
-	if err != nil {
-		return err
-	}
-
-	for i := range receive {
-		v := math.Float32frombits(binary.LittleEndian.Uint32(in[4*i:]))
-		if gathering {
-			receive[i] = v
-		} else {
-			receive[i] += v
-		}
-	}
-
-	return nil
-}
-
 // swap trades x for the same amount of the pair's other rank: the next one of an
 // odd rank, the previous one of an even rank.
 func (r *ring) swap(x []float32) error {
@@ -104,23 +86,17 @@ func (r *ring) swap(x []float32) error {
 		peer = r.prev
 	}
 
-	in, err := r.trade(peer, x, peer, len(x))
-	if err != nil {
+	if err := r.trade(peer, x, peer, x, false); err != nil {
 		return fmt.Errorf("swap with the pair's other rank: %w", err)
-	}
-
-	for i := range x {
-		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(in[4*i:]))
 	}
 
 	return nil
 }
 
-// trade sends to one neighbour while it receives n numbers from another one, as float32 in
-// little-endian order. What it returns is valid until the next call. It sends in a
-// goroutine of its own: with all ranks sending first, full socket buffers would stop the
-// ring for good.
-func (r *ring) trade(to net.Conn, send []float32, from net.Conn, n int) ([]byte, error) {
+// trade sends to one neighbour while it receives from another one, as float32 in little-endian order. What
+// comes is added to receive, or replaces it. It sends in a goroutine of its own: with all ranks sending
+// first, full socket buffers would stop the ring for good.
+func (r *ring) trade(to net.Conn, send []float32, from net.Conn, receive []float32, add bool) error {
 	r.out = r.out[:0]
 	for _, v := range send {
 		r.out = binary.LittleEndian.AppendUint32(r.out, math.Float32bits(v))
@@ -131,15 +107,20 @@ func (r *ring) trade(to net.Conn, send []float32, from net.Conn, n int) ([]byte,
 		_, err := to.Write(r.out)
 		sent <- err
 	}()
-	if cap(r.in) < 4*n {
-		r.in = make([]byte, 4*n+4096)
+	r.in = slices.Grow(r.in[:0], 4*len(receive))[:4*len(receive)]
+	_, err := io.ReadFull(from, r.in)
+	if err = cmp.Or(err, <-sent); err != nil {
+		return err
 	}
 
-	in := r.in[:4*n]
-	_, err := io.ReadFull(from, in)
-	if sendErr := <-sent; err == nil {
-		err = sendErr
+	for i := range receive {
+		v := math.Float32frombits(binary.LittleEndian.Uint32(r.in[4*i:]))
+		if add {
+			v += receive[i]
+		}
+
+		receive[i] = v
 	}
 
-	return in, err
+	return nil
 }
