@@ -11,7 +11,6 @@ import (
 func (j *job) prepare() {
 	j.apply()
 	j.congest()
-	j.linkFaults()
 	j.sequences()
 	j.phase = 1
 	for i := range j.cfg.Work.Phases {

@@ -123,8 +123,8 @@ func (j *job) resolve() {
 	}
 }
 
-// apply sets what the faults do to every rank in this step. Several on one rank multiply, or
-// add up where they are shares.
+// apply sets what the faults do to every rank and transfer in this step. Several on one multiply,
+// or add up where they are shares.
 func (j *job) apply() {
 	for i := range j.r {
 		r := &j.r[i]
@@ -133,6 +133,10 @@ func (j *job) apply() {
 
 	for h := range j.hosts {
 		j.hosts[h].slow = 1
+	}
+
+	for g := range j.meets {
+		j.meets[g] = meet{factor: 1}
 	}
 
 	for k := range j.effects {
@@ -150,8 +154,16 @@ func (j *job) apply() {
 			e.begin(j)
 		}
 
-		if e.Kind == NIC {
-			j.hosts[e.Node].slow *= 1 + (e.Factor-1)*size
+		factor := 1 + (e.Factor-1)*size
+		switch {
+		case e.Kind == NIC:
+			j.hosts[e.Node].slow *= factor
+		case e.Kind == Link && e.group >= 0: // a fault of share x makes the step x longer
+			j.slowLink(e.group, e.Share*size*j.nominal())
+		case e.Kind == Job:
+			for g := range j.meets {
+				j.meets[g].factor *= factor
+			}
 		}
 
 		for _, i := range e.ranks {
@@ -181,29 +193,6 @@ func (e *effect) strike(r *rank, size float64) {
 		r.loadExtra += e.Share * size
 	case SaveSlow:
 		r.saveFactor *= factor
-	}
-}
-
-// linkFaults slows transfers: a link fault of share x makes the step x longer.
-func (j *job) linkFaults() {
-	for k := range j.effects {
-		e := &j.effects[k]
-		size := e.size(j.index)
-		if size == 0 {
-			continue
-		}
-
-		if e.Kind == Job {
-			for g := range j.meets {
-				j.meets[g].factor *= 1 + (e.Factor-1)*size
-			}
-		}
-
-		if e.Kind != Link || e.group < 0 {
-			continue
-		}
-
-		j.slowLink(e.group, e.Share*size*j.nominal())
 	}
 }
 
