@@ -74,7 +74,7 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, further fi
 		p.cases++
 		p.rows += r.rows
 		if r.diff != "" {
-			p.differ = append(p.differ, fmt.Sprintf("%s: %s", r.t.command(), r.diff))
+			p.differ = append(p.differ, fmt.Sprintf("%s: %s", r.t, r.diff))
 		}
 	}
 
