@@ -167,18 +167,16 @@ func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, e
 // named are the states in which a node counts as accused. A suspect is not: it asks for more steps.
 var named = []string{verdict.Degraded, verdict.Intermittent, verdict.Recovered}
 
-// score compares the verdict with the truth. A node that is named twice counts once. A fault that
-// is seen in its first step is detected after one step.
+// score compares the verdict with the truth. A fault that is seen in its first step is detected after
+// one step.
 func (o *outcome) score() {
 	v, t := o.verdict, &o.truth
-	found := map[string]bool{}
 	for _, n := range v.Nodes {
 		switch {
 		case !slices.Contains(named, n.State):
 		case !slices.Contains(t.SlowNodes, n.Node):
 			o.victims = append(o.victims, n.Node+" "+n.State+" "+n.Cause)
-		case !found[n.Node]:
-			found[n.Node] = true
+		default:
 			o.hit++
 			c := t.Culprit(n.Node)
 			if slices.Contains(t.Cause, n.Cause) && (c == nil || slices.Contains(c.Cause, n.Cause)) {
