@@ -15,8 +15,8 @@ import (
 // Recorded collects the rows of a recorded job to be replayed. The zero value is
 // ready to use.
 type Recorded struct {
-	ranks map[uint32]row.Rank
-	steps map[uint32]map[uint64]row.Step // of the process that began last
+	ranks map[int]row.Rank
+	steps map[int]map[uint64]row.Step // of the process that began last
 }
 
 // Add takes rows of the job, all of them in any order. Communication is of no use: waits are played
@@ -34,13 +34,13 @@ func (r *Recorded) Add(rows *row.Rows) {
 // rank keeps the identity of the process that began last.
 func (r *Recorded) rank(x *row.Rank) {
 	if r.ranks == nil {
-		r.ranks = map[uint32]row.Rank{}
+		r.ranks = map[int]row.Rank{}
 	}
 
-	if old, ok := r.ranks[x.Rank]; !ok || x.StartedNs >= old.StartedNs {
+	if old, ok := r.ranks[int(x.Rank)]; !ok || x.StartedNs >= old.StartedNs {
 		of := *x
 		of.Groups, of.GroupRanks = slices.Clone(x.Groups), slices.Clone(x.GroupRanks)
-		r.ranks[x.Rank] = of
+		r.ranks[int(x.Rank)] = of
 	}
 }
 
@@ -52,10 +52,10 @@ func (r *Recorded) step(x *row.Step) {
 	}
 
 	if r.steps == nil {
-		r.steps = map[uint32]map[uint64]row.Step{}
+		r.steps = map[int]map[uint64]row.Step{}
 	}
 
-	of := r.steps[x.Rank]
+	of := r.steps[int(x.Rank)]
 	for _, old := range of { // all of one process
 		if old.Incarnation != x.Incarnation && x.StartNs > old.StartNs {
 			of = nil
@@ -68,7 +68,7 @@ func (r *Recorded) step(x *row.Step) {
 
 	if of == nil {
 		of = map[uint64]row.Step{}
-		r.steps[x.Rank] = of
+		r.steps[int(x.Rank)] = of
 	}
 
 	of[x.Step] = *x
@@ -92,7 +92,7 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 		}
 	}
 
-	order, shape := r.grid(t)
+	order, shape := grid(slices.Sorted(maps.Keys(r.steps)), t)
 	numbers := slices.Sorted(maps.Keys(r.steps[order[0]]))
 	for _, rank := range order[1:] {
 		numbers = slices.DeleteFunc(numbers, func(n uint64) bool {
@@ -152,7 +152,7 @@ func (t *Trace) level() {
 func (r *Recorded) last() {
 	// A restart may have left ranks out: they end before the last rank begins.
 	began := int64(math.MinInt64)
-	ended := map[uint32]int64{}
+	ended := map[int]int64{}
 	for rank, steps := range r.steps {
 		first, end := int64(math.MaxInt64), int64(math.MinInt64)
 		for _, x := range steps {
@@ -211,14 +211,13 @@ func (r *Recorded) groups() (*topology.File, error) {
 	return topology.FromGroups(all), nil
 }
 
-// grid puts the recorded ranks in the order of a trace: stage by stage, replica by
+// grid puts the recorded ranks, ascending, in the order of a trace: stage by stage, replica by
 // replica, tensor-parallel neighbours side by side. Where the groups are no whole
 // grid every rank is a replica of its own.
-func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
-	ranks := slices.Sorted(maps.Keys(r.steps))
+func grid(ranks []int, t *topology.File) ([]int, Shape) {
 	flat := Shape{DP: len(ranks), RanksPerNode: 2}
 	flat.defaults()
-	pipes, tensors := r.members(t, "pp"), r.members(t, "tp")
+	pipes, tensors := groupsOf(ranks, t, "pp"), groupsOf(ranks, t, "tp")
 	tp, pp := 1, 1
 	for _, g := range tensors {
 		tp = max(tp, len(g))
@@ -234,9 +233,9 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 
 	shape := flat
 	shape.TP, shape.PP, shape.DP = tp, pp, len(ranks)/(tp*pp)
-	order := make([]uint32, len(ranks))
+	order := make([]int, len(ranks))
 	filled := map[int]bool{}
-	replica, next := map[uint32]int{}, 0 // replica of a rank, known from one rank of it on
+	replica, next := map[int]int{}, 0 // replica of a rank, known from one rank of it on
 	for _, rank := range ranks {
 		pipe, tensor := groupOf(pipes, rank, pp), groupOf(tensors, rank, tp)
 		if pipe == nil || tensor == nil {
@@ -265,21 +264,18 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 	return order, shape
 }
 
-// members are the recorded ranks of the groups of a dimension, two or more.
-func (r *Recorded) members(t *topology.File, dim string) [][]uint32 {
-	var out [][]uint32
+// groupsOf are the recorded ranks of the groups of a dimension, two or more.
+func groupsOf(ranks []int, t *topology.File, dim string) [][]int {
+	var out [][]int
 	for _, g := range t.Groups {
 		if topology.Dim(g.Dim) != dim {
 			continue
 		}
 
-		var of []uint32
-		for _, rank := range g.Ranks {
-			if r.steps[uint32(rank)] != nil {
-				of = append(of, uint32(rank))
-			}
-		}
-
+		of := slices.DeleteFunc(slices.Clone(g.Ranks), func(rank int) bool {
+			_, recorded := slices.BinarySearch(ranks, rank)
+			return !recorded
+		})
 		if len(of) > 1 {
 			out = append(out, of)
 		}
@@ -290,9 +286,9 @@ func (r *Recorded) members(t *topology.File, dim string) [][]uint32 {
 
 // groupOf is the group of a rank, itself alone where groups have one member, nil
 // where it has none of that size.
-func groupOf(groups [][]uint32, rank uint32, size int) []uint32 {
+func groupOf(groups [][]int, rank, size int) []int {
 	if size == 1 {
-		return []uint32{rank}
+		return []int{rank}
 	}
 
 	for _, g := range groups {
