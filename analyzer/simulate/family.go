@@ -68,17 +68,16 @@ func (d *draw) sometimes() {
 // variants of five leave it none. The fifth slows two ranks of a role of four.
 func (d *draw) smallJobs() {
 	past := enoughPast + 5 + d.IntN(40)
-	switch d.turn(5) {
+	turn := d.turn(5)
+	if turn == 1 || turn == 3 {
+		past = 0
+	}
+
+	switch turn {
 	case 0, 1:
 		d.fixed(Shape{TP: 2, DP: 2, RanksPerNode: 1 + d.IntN(2)}, anyShape)
-		if d.turn(5) == 1 {
-			past = 0
-		}
 	case 2, 3:
 		d.fixed(Shape{DP: 2, RanksPerNode: 1}, anyShape)
-		if d.turn(5) == 3 {
-			past = 0
-		}
 	default:
 		d.fixed(Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 1}, replicas(2))
 		stage, at := d.IntN(d.c.Shape.PP), d.Perm(d.c.Shape.DP)

@@ -92,20 +92,17 @@ func find(name string) scenario {
 // onset of the fault are drawn from the seed. Mostly 8 to 64 ranks, now and then
 // 512 or 8,192. An unknown name is an error that lists the known ones.
 func Scenario(name string, seed uint64) (Config, error) {
-	if find(name).row > lastRow {
-		return Sized(name, seed, 0)
-	}
-
-	// Playing takes time in proportion to the ranks: large jobs are few.
-	u := source(seed, forScenario).Float64()
-	switch {
+	world := 0
+	// Playing takes time in proportion to the ranks: large jobs are few, and none is of a family.
+	switch u := source(seed, forScenario).Float64(); {
+	case find(name).row > lastRow:
 	case u < 0.004:
-		return Sized(name, seed, 8192)
+		world = 8192
 	case u < 0.04:
-		return Sized(name, seed, 512)
+		world = 512
 	}
 
-	return Sized(name, seed, 0)
+	return Sized(name, seed, world)
 }
 
 // Sized is Scenario with exactly world ranks, 2 to 10,000; 0 = drawn. A number of
