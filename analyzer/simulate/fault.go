@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -75,12 +74,11 @@ func (e *effect) size(index int) float64 {
 	}
 
 	if e.bursts != nil {
-		k, _ := slices.BinarySearchFunc(e.bursts, index+1, func(b [2]int, until int) int { return cmp.Compare(b[1], until) })
-		if k == len(e.bursts) || index < e.bursts[k][0] {
-			return 0
+		if slices.ContainsFunc(e.bursts, func(b [2]int) bool { return b[0] <= index && index < b[1] }) {
+			return 1
 		}
 
-		return 1
+		return 0
 	}
 
 	if e.Ramp > 0 {
@@ -97,14 +95,7 @@ func (f *Fault) hits(a *position) bool {
 
 // faulty reports whether any fault sits on a device.
 func (j *job) faulty(a *position) bool {
-	for i := range j.cfg.Faults {
-		f := &j.cfg.Faults[i]
-		if f.Kind != Link && f.Kind != Job && f.hits(a) {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(j.cfg.Faults, func(f Fault) bool { return f.Kind != Link && f.Kind != Job && f.hits(a) })
 }
 
 // resolve finds the ranks of the faults in the current attempt: a restart may have put others
