@@ -11,7 +11,6 @@ import (
 func (j *job) prepare() {
 	j.apply()
 	j.congest()
-	j.linkFaults()
 	j.sequences()
 	j.phase = 1
 	for i := range j.cfg.Work.Phases {
@@ -128,7 +127,7 @@ func (j *job) wander(n *Noise) {
 func (j *job) sequences() {
 	w, s := &j.cfg.Work, j.lay.shape
 	if j.cfg.Replay != nil {
-		j.drawn = j.cfg.Replay.draw(j.physics, j.drawn, j.cfg.Shape.DP/j.cfg.Replay.Shape.DP)
+		j.drawn = j.cfg.Replay.draw(j.physics, j.cfg.Shape.DP/j.cfg.Replay.Shape.DP)
 	}
 
 	if w.SequenceSD <= 0 && w.MicroBatchSD <= 0 {

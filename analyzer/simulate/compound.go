@@ -4,8 +4,7 @@ package simulate
 // hardware, work that changes, routing, congestion, clocks, losses, a restart, groups that nobody told, long
 // tails; with no culprit, one or two.
 func (d *draw) compound() {
-	d.shape(func(l *layout) bool { return l.shape.DP >= 4 && len(l.hosts) >= 6 }, anyShape)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return l.shape.DP >= 4 && len(l.hosts) >= 6 }, anyShape)
 	d.c.Steps = 300 + d.IntN(300)
 	d.schedule()
 	d.changes()

@@ -68,17 +68,16 @@ func (d *draw) sometimes() {
 // variants of five leave it none. The fifth slows two ranks of a role of four.
 func (d *draw) smallJobs() {
 	past := enoughPast + 5 + d.IntN(40)
-	switch d.turn(5) {
+	turn := d.turn(5)
+	if turn == 1 || turn == 3 {
+		past = 0
+	}
+
+	switch turn {
 	case 0, 1:
 		d.fixed(Shape{TP: 2, DP: 2, RanksPerNode: 1 + d.IntN(2)}, anyShape)
-		if d.turn(5) == 1 {
-			past = 0
-		}
 	case 2, 3:
 		d.fixed(Shape{DP: 2, RanksPerNode: 1}, anyShape)
-		if d.turn(5) == 3 {
-			past = 0
-		}
 	default:
 		d.fixed(Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 1}, replicas(2))
 		stage, at := d.IntN(d.c.Shape.PP), d.Perm(d.c.Shape.DP)
@@ -155,8 +154,7 @@ func (d *draw) elastic() {
 // elasticity makes stages follow their replica's work by different powers: what explains the
 // noise of one stage explains another one's only in part.
 func (d *draw) elasticity() {
-	d.shape(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 }, anyShape)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 }, anyShape)
 	d.c.Work = Work{SequenceSD: d.between(0.05, 0.2), SequenceRho: d.between(0, 0.2), Elasticity: d.perStage(0.8, 1.7)}
 	d.c.Expect.Findings = nil
 	d.compute([]float64{1.05, 1.1, 1.2}[d.turn(3)])
@@ -164,8 +162,7 @@ func (d *draw) elasticity() {
 
 // absentMates leaves out whole stages of some replicas, never the culprit.
 func (d *draw) absentMates() {
-	d.shape(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 && l.shape.TP == 1 }, flat)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return l.shape.PP >= 4 && l.shape.DP >= 4 && l.shape.TP == 1 }, flat)
 	d.c.Work = Work{SequenceSD: d.between(0.05, 0.15), Elasticity: d.stretch()}
 	l := newLayout(d.c.Shape, nil)
 	d.sometimes()
@@ -221,8 +218,7 @@ func (d *draw) mixedHardware() {
 	if d.turn(2) == 0 { // a host is a tensor-parallel group: half of each role is slow as one
 		d.fixed([]Shape{{TP: 8, DP: 8, RanksPerNode: 8}, {TP: 4, DP: 8, RanksPerNode: 4}, {TP: 4, DP: 16, RanksPerNode: 4}}[d.IntN(3)], anyShape)
 	} else {
-		d.shape(wide, anyShape)
-		d.ordinary()
+		d.healthy(wide, anyShape)
 	}
 
 	n := &d.c.Noise
@@ -258,8 +254,7 @@ func (d *draw) transients() {
 
 // long has a fault so small that it needs a thousand steps.
 func (d *draw) long() {
-	d.shape(func(l *layout) bool { return l.n <= 32 && l.shape.DP >= 8 }, anyShape)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return l.n <= 32 && l.shape.DP >= 8 }, anyShape)
 	d.c.Work = Work{}
 	d.c.Noise.DriftSD, d.c.Noise.DeviceSD = min(d.c.Noise.DriftSD, 0.001), min(d.c.Noise.DeviceSD, 0.003)
 	d.compute(1.03)
@@ -304,8 +299,7 @@ func (d *draw) fewReplicas() {
 		s.RanksPerNode = []int{1, 2, 4}[d.IntN(3)]
 		d.fixed(s, few)
 	} else {
-		d.shape(few, anyShape)
-		d.ordinary()
+		d.healthy(few, anyShape)
 	}
 
 	d.onRank(d.IntN(d.c.Shape.World()), []float64{1.1, 1.2, 1.3, 1.5}[d.IntN(4)], d.onset())
@@ -360,8 +354,7 @@ func (d *draw) interleaved() {
 // routing has experts that stay popular: their ranks are slow for a long time, in all groups
 // alike, and through no fault of a device.
 func (d *draw) routing() {
-	d.shape(func(l *layout) bool { return l.shape.EP >= 2 && l.shape.DP/l.shape.EP >= 2 }, anyShape)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return l.shape.EP >= 2 && l.shape.DP/l.shape.EP >= 2 }, anyShape)
 	d.c.Work.RoutingSD, d.c.Work.ExpertSD, d.c.Work.ExpertRho = d.between(0.02, 0.06), d.between(0.002, 0.01), d.between(0.9, 0.99)
 	if d.turn(3) < 2 {
 		d.compute(d.between(1.2, 1.5))
@@ -370,8 +363,7 @@ func (d *draw) routing() {
 
 // culprits slows two or three hosts, each in its own way.
 func (d *draw) culprits() {
-	d.shape(func(l *layout) bool { return l.shape.DP >= 8 && len(l.hosts) >= 8 }, anyShape)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return l.shape.DP >= 8 && len(l.hosts) >= 8 }, anyShape)
 	d.c.Loader.Ranks = "all"
 	n := 2 + d.turn(2)
 	for k, h := range d.Perm(d.c.hosts())[:min(n, d.c.hosts())] {
@@ -390,8 +382,7 @@ func (d *draw) culprits() {
 
 // mobile has congestion that hits another node each time: no node is slow for long enough.
 func (d *draw) mobile() {
-	d.shape(func(l *layout) bool { return len(l.hosts) >= 4 && peers(l) }, anyShape)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return len(l.hosts) >= 4 && peers(l) }, anyShape)
 	d.c.Network = Network{JitterSD: 0.1, Congestion: d.between(0.02, 0.1), CongestionSteps: d.between(5, 25), CongestionFactor: d.between(1.5, 4), CongestionMobile: true}
 	if d.turn(3) == 0 {
 		d.compute(d.between(1.1, 1.4))

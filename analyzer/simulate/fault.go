@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -75,12 +74,11 @@ func (e *effect) size(index int) float64 {
 	}
 
 	if e.bursts != nil {
-		k, _ := slices.BinarySearchFunc(e.bursts, index+1, func(b [2]int, until int) int { return cmp.Compare(b[1], until) })
-		if k == len(e.bursts) || index < e.bursts[k][0] {
-			return 0
+		if slices.ContainsFunc(e.bursts, func(b [2]int) bool { return b[0] <= index && index < b[1] }) {
+			return 1
 		}
 
-		return 1
+		return 0
 	}
 
 	if e.Ramp > 0 {
@@ -97,14 +95,7 @@ func (f *Fault) hits(a *position) bool {
 
 // faulty reports whether any fault sits on a device.
 func (j *job) faulty(a *position) bool {
-	for i := range j.cfg.Faults {
-		f := &j.cfg.Faults[i]
-		if f.Kind != Link && f.Kind != Job && f.hits(a) {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(j.cfg.Faults, func(f Fault) bool { return f.Kind != Link && f.Kind != Job && f.hits(a) })
 }
 
 // resolve finds the ranks of the faults in the current attempt: a restart may have put others
@@ -123,8 +114,8 @@ func (j *job) resolve() {
 	}
 }
 
-// apply sets what the faults do to every rank in this step. Several on one rank multiply, or
-// add up where they are shares.
+// apply sets what the faults do to every rank and transfer in this step. Several on one multiply,
+// or add up where they are shares.
 func (j *job) apply() {
 	for i := range j.r {
 		r := &j.r[i]
@@ -133,6 +124,10 @@ func (j *job) apply() {
 
 	for h := range j.hosts {
 		j.hosts[h].slow = 1
+	}
+
+	for g := range j.meets {
+		j.meets[g] = meet{factor: 1}
 	}
 
 	for k := range j.effects {
@@ -150,8 +145,16 @@ func (j *job) apply() {
 			e.begin(j)
 		}
 
-		if e.Kind == NIC {
-			j.hosts[e.Node].slow *= 1 + (e.Factor-1)*size
+		factor := 1 + (e.Factor-1)*size
+		switch {
+		case e.Kind == NIC:
+			j.hosts[e.Node].slow *= factor
+		case e.Kind == Link && e.group >= 0: // a fault of share x makes the step x longer
+			j.slowLink(e.group, e.Share*size*j.nominal())
+		case e.Kind == Job:
+			for g := range j.meets {
+				j.meets[g].factor *= factor
+			}
 		}
 
 		for _, i := range e.ranks {
@@ -181,29 +184,6 @@ func (e *effect) strike(r *rank, size float64) {
 		r.loadExtra += e.Share * size
 	case SaveSlow:
 		r.saveFactor *= factor
-	}
-}
-
-// linkFaults slows transfers: a link fault of share x makes the step x longer.
-func (j *job) linkFaults() {
-	for k := range j.effects {
-		e := &j.effects[k]
-		size := e.size(j.index)
-		if size == 0 {
-			continue
-		}
-
-		if e.Kind == Job {
-			for g := range j.meets {
-				j.meets[g].factor *= 1 + (e.Factor-1)*size
-			}
-		}
-
-		if e.Kind != Link || e.group < 0 {
-			continue
-		}
-
-		j.slowLink(e.group, e.Share*size*j.nominal())
 	}
 }
 

@@ -27,7 +27,7 @@ const shardRanks = 512
 // TaskD's with parallel_group.json), topology.json (not of a job that restarts:
 // a file can't say that ranks moved), truth.json and scenario.yaml. The directory must be empty or missing.
 func Write(dir string, cfg Config) (Truth, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return Truth{}, err
 	}
 

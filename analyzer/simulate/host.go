@@ -6,10 +6,9 @@ import "slices"
 // their backward passes, what lies between operations, or its loaders. Who does the same work is slow as
 // well, most of them or all.
 func (d *draw) wholeHost() {
-	d.shape(func(l *layout) bool {
+	d.healthy(func(l *layout) bool {
 		return l.shape.PP > 1 && l.shape.DP >= 3 && len(l.hosts) >= 3 && slices.ContainsFunc(l.hosts, func(h int) bool { return !l.minority(h) })
 	}, anyShape)
-	d.ordinary()
 	f := Fault{Node: d.host(func(l *layout, host int) bool { return !l.minority(host) }), From: d.onset()}
 	switch d.turn(5) {
 	case 0:

@@ -312,22 +312,10 @@ func placement(seed uint64, attempt int) *rand.Rand {
 // those don't suffice there are fewer replicas, as elastic training has it. It is an error when
 // there is no room for one.
 func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, error) {
-	used := map[int]bool{}
-	for _, d := range x.Drop {
-		used[d] = true
-	}
-
-	var keep []int
-	for _, h := range l.hosts {
-		if !used[h] {
-			keep = append(keep, h)
-		}
-
-		used[h] = true
-	}
-
+	left := func(h int) bool { return slices.Contains(x.Drop, h) }
+	keep := slices.DeleteFunc(slices.Clone(l.hosts), left)
 	for h := 0; h < hosts && len(keep) < len(l.hosts); h++ {
-		if !used[h] {
+		if !left(h) && !slices.Contains(l.hosts, h) {
 			keep = append(keep, h)
 		}
 	}

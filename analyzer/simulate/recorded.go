@@ -15,63 +15,65 @@ import (
 // Recorded collects the rows of a recorded job to be replayed. The zero value is
 // ready to use.
 type Recorded struct {
-	ranks map[uint32]row.Rank
-	steps map[uint32]map[uint64]row.Step // of the process that began last
+	ranks map[int]*recordedRank
+}
+
+// recordedRank is what is kept of a rank.
+type recordedRank struct {
+	identity row.Rank            // of the process that began last
+	steps    map[uint64]row.Step // of one process, the last one
 }
 
 // Add takes rows of the job, all of them in any order. Communication is of no use: waits are played
 // anew.
 func (r *Recorded) Add(rows *row.Rows) {
 	for i := range rows.Ranks {
-		r.rank(&rows.Ranks[i])
+		x := &rows.Ranks[i]
+		if of := r.at(x.Rank); x.StartedNs >= of.identity.StartedNs {
+			of.identity = *x
+			of.identity.Groups, of.identity.GroupRanks = slices.Clone(x.Groups), slices.Clone(x.GroupRanks)
+		}
 	}
 
 	for i := range rows.Steps {
-		r.step(&rows.Steps[i])
+		x := &rows.Steps[i]
+		r.at(x.Rank).step(x)
 	}
 }
 
-// rank keeps the identity of the process that began last.
-func (r *Recorded) rank(x *row.Rank) {
+// at returns what is kept of a rank, nothing yet when it is new.
+func (r *Recorded) at(rank uint32) *recordedRank {
 	if r.ranks == nil {
-		r.ranks = map[uint32]row.Rank{}
+		r.ranks = map[int]*recordedRank{}
 	}
 
-	if old, ok := r.ranks[x.Rank]; !ok || x.StartedNs >= old.StartedNs {
-		of := *x
-		of.Groups, of.GroupRanks = slices.Clone(x.Groups), slices.Clone(x.GroupRanks)
-		r.ranks[x.Rank] = of
+	if r.ranks[int(rank)] == nil {
+		r.ranks[int(rank)] = &recordedRank{identity: row.Rank{StartedNs: math.MinInt64}, steps: map[uint64]row.Step{}}
 	}
+
+	return r.ranks[int(rank)]
 }
 
 // step keeps a step that has a forward time. Rows of an older process of the rank are left
 // out, whatever order they come in.
-func (r *Recorded) step(x *row.Step) {
+func (r *recordedRank) step(x *row.Step) {
 	if x.FPNs <= 0 || x.FPCount == 0 || x.StepNs <= 0 || x.Flags&row.FlagOpen != 0 {
 		return
 	}
 
-	if r.steps == nil {
-		r.steps = map[uint32]map[uint64]row.Step{}
-	}
-
-	of := r.steps[x.Rank]
-	for _, old := range of { // all of one process
-		if old.Incarnation != x.Incarnation && x.StartNs > old.StartNs {
-			of = nil
-		} else if old.Incarnation != x.Incarnation {
+	for _, old := range r.steps { // all of one process
+		if old.Incarnation != x.Incarnation && x.StartNs <= old.StartNs {
 			return
+		}
+
+		if old.Incarnation != x.Incarnation {
+			clear(r.steps)
 		}
 
 		break
 	}
 
-	if of == nil {
-		of = map[uint64]row.Step{}
-		r.steps[x.Rank] = of
-	}
-
-	of[x.Step] = *x
+	r.steps[x.Step] = *x
 }
 
 // Trace makes a trace of what was collected: each rank's forward and backward time,
@@ -80,7 +82,8 @@ func (r *Recorded) step(x *row.Step) {
 // median pace of its stage, so that what is replayed is healthy, with the noise as
 // recorded. t has the groups, nil for those of the ranks' identities.
 func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
-	if len(r.steps) == 0 {
+	maps.DeleteFunc(r.ranks, func(_ int, x *recordedRank) bool { return len(x.steps) == 0 })
+	if len(r.ranks) == 0 {
 		return nil, errors.New("replay job " + name + ": no rank recorded a forward pass: switch FP on")
 	}
 
@@ -92,11 +95,11 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 		}
 	}
 
-	order, shape := r.grid(t)
-	numbers := slices.Sorted(maps.Keys(r.steps[order[0]]))
+	order, shape := grid(slices.Sorted(maps.Keys(r.ranks)), t)
+	numbers := slices.Sorted(maps.Keys(r.ranks[order[0]].steps))
 	for _, rank := range order[1:] {
 		numbers = slices.DeleteFunc(numbers, func(n uint64) bool {
-			_, recorded := r.steps[rank][n]
+			_, recorded := r.ranks[rank].steps[n]
 			return !recorded
 		})
 	}
@@ -107,14 +110,14 @@ func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
 
 	out := &Trace{Name: name, Shape: shape}
 	for _, n := range numbers {
-		out.Shape.MicroBatches = max(out.Shape.MicroBatches, min(int(r.steps[order[0]][n].FPCount), maxMicroBatches))
+		out.Shape.MicroBatches = max(out.Shape.MicroBatches, min(int(r.ranks[order[0]].steps[n].FPCount), maxMicroBatches))
 	}
 
 	var lengths []float64
 	for _, n := range numbers {
 		s := newStep(len(order))
 		for i, rank := range order {
-			x := r.steps[rank][n]
+			x := r.ranks[rank].steps[n]
 			s[forth][i] = evenly(float64(x.FPNs)/1e9, out.Shape.MicroBatches)
 			s[back][i] = evenly(backwardOf(&x)/1e9, out.Shape.MicroBatches)
 			lengths = append(lengths, float64(x.StepNs)/1e9)
@@ -152,22 +155,17 @@ func (t *Trace) level() {
 func (r *Recorded) last() {
 	// A restart may have left ranks out: they end before the last rank begins.
 	began := int64(math.MinInt64)
-	ended := map[uint32]int64{}
-	for rank, steps := range r.steps {
+	ended := map[int]int64{}
+	for rank, x := range r.ranks {
 		first, end := int64(math.MaxInt64), int64(math.MinInt64)
-		for _, x := range steps {
-			first, end = min(first, x.StartNs), max(end, x.StartNs+x.StepNs)
+		for _, s := range x.steps {
+			first, end = min(first, s.StartNs), max(end, s.StartNs+s.StepNs)
 		}
 
 		began, ended[rank] = max(began, first), end
 	}
 
-	for rank, end := range ended {
-		if end < began {
-			delete(r.steps, rank)
-			delete(r.ranks, rank)
-		}
-	}
+	maps.DeleteFunc(r.ranks, func(rank int, _ *recordedRank) bool { return ended[rank] < began })
 }
 
 // backwardOf is a step's backward time as far as its row tells, ns.
@@ -189,8 +187,8 @@ func evenly(all float64, n int) []float64 { return slices.Repeat([]float64{all /
 func (r *Recorded) groups() (*topology.File, error) {
 	var all []record.Group
 	for _, x := range r.ranks {
-		for k, text := range x.Groups {
-			if k >= len(x.GroupRanks) {
+		for k, text := range x.identity.Groups {
+			if k >= len(x.identity.GroupRanks) {
 				break
 			}
 
@@ -200,7 +198,7 @@ func (r *Recorded) groups() (*topology.File, error) {
 			}
 
 			g := record.Group{Dim: dim, Name: name}
-			for _, rank := range x.GroupRanks[k] {
+			for _, rank := range x.identity.GroupRanks[k] {
 				g.Ranks = append(g.Ranks, int(rank))
 			}
 
@@ -211,14 +209,13 @@ func (r *Recorded) groups() (*topology.File, error) {
 	return topology.FromGroups(all), nil
 }
 
-// grid puts the recorded ranks in the order of a trace: stage by stage, replica by
+// grid puts the recorded ranks, ascending, in the order of a trace: stage by stage, replica by
 // replica, tensor-parallel neighbours side by side. Where the groups are no whole
 // grid every rank is a replica of its own.
-func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
-	ranks := slices.Sorted(maps.Keys(r.steps))
+func grid(ranks []int, t *topology.File) ([]int, Shape) {
 	flat := Shape{DP: len(ranks), RanksPerNode: 2}
 	flat.defaults()
-	pipes, tensors := r.members(t, "pp"), r.members(t, "tp")
+	pipes, tensors := groupsOf(ranks, t, "pp"), groupsOf(ranks, t, "tp")
 	tp, pp := 1, 1
 	for _, g := range tensors {
 		tp = max(tp, len(g))
@@ -234,9 +231,9 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 
 	shape := flat
 	shape.TP, shape.PP, shape.DP = tp, pp, len(ranks)/(tp*pp)
-	order := make([]uint32, len(ranks))
+	order := make([]int, len(ranks))
 	filled := map[int]bool{}
-	replica, next := map[uint32]int{}, 0 // replica of a rank, known from one rank of it on
+	replica, next := map[int]int{}, 0 // replica of a rank, known from one rank of it on
 	for _, rank := range ranks {
 		pipe, tensor := groupOf(pipes, rank, pp), groupOf(tensors, rank, tp)
 		if pipe == nil || tensor == nil {
@@ -265,21 +262,18 @@ func (r *Recorded) grid(t *topology.File) ([]uint32, Shape) {
 	return order, shape
 }
 
-// members are the recorded ranks of the groups of a dimension, two or more.
-func (r *Recorded) members(t *topology.File, dim string) [][]uint32 {
-	var out [][]uint32
+// groupsOf are the recorded ranks of the groups of a dimension, two or more.
+func groupsOf(ranks []int, t *topology.File, dim string) [][]int {
+	var out [][]int
 	for _, g := range t.Groups {
 		if topology.Dim(g.Dim) != dim {
 			continue
 		}
 
-		var of []uint32
-		for _, rank := range g.Ranks {
-			if r.steps[uint32(rank)] != nil {
-				of = append(of, uint32(rank))
-			}
-		}
-
+		of := slices.DeleteFunc(slices.Clone(g.Ranks), func(rank int) bool {
+			_, recorded := slices.BinarySearch(ranks, rank)
+			return !recorded
+		})
 		if len(of) > 1 {
 			out = append(out, of)
 		}
@@ -290,9 +284,9 @@ func (r *Recorded) members(t *topology.File, dim string) [][]uint32 {
 
 // groupOf is the group of a rank, itself alone where groups have one member, nil
 // where it has none of that size.
-func groupOf(groups [][]uint32, rank uint32, size int) []uint32 {
+func groupOf(groups [][]int, rank, size int) []int {
 	if size == 1 {
-		return []uint32{rank}
+		return []int{rank}
 	}
 
 	for _, g := range groups {

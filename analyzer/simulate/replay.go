@@ -39,13 +39,13 @@ func (t *Trace) shape(c *Config) {
 }
 
 // draw picks a recorded step for each of some copies of the trace: each draws its own.
-func (t *Trace) draw(chance *rand.Rand, into []int, copies int) []int {
-	into = into[:0]
-	for range copies {
-		into = append(into, chance.IntN(len(t.steps)))
+func (t *Trace) draw(chance *rand.Rand, copies int) []int {
+	steps := make([]int, copies)
+	for k := range steps {
+		steps[k] = chance.IntN(len(t.steps))
 	}
 
-	return into
+	return steps
 }
 
 // pass is a pass's own time as recorded, s. steps are the drawn ones, by copy of the trace.

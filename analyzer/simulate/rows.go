@@ -101,29 +101,32 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 
 	s.calls++
 	s.total += b - a
-	if j.wanted(i) {
-		x := j.begun(record.Communication, i, a, b)
+	j.note(record.Communication, i, a, b, func(x *record.Record) {
 		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[j.lay.groupOf(i, slot)].name, int32(peer), blocked
 		if slot != slotSave {
 			x.Count, x.Dtype, x.Bytes = elements, "bf16", 2*elements
 		}
-
-		j.rec.add(i, x)
-	}
+	})
 }
 
-// wanted reports whether rank i's ranges are recorded one by one.
-func (j *job) wanted(i int) bool { return j.rec != nil && j.rec.ranks[i].w != nil }
+// note records a range where rank i's are recorded one by one; more fills in what its kind adds, nil
+// for nothing.
+func (j *job) note(k record.Kind, i int, from, to int64, more func(x *record.Record)) {
+	if j.rec == nil || j.rec.ranks[i].w == nil {
+		return
+	}
 
-// begun returns the record of a range, filled in but for what its kind adds.
-func (j *job) begun(k record.Kind, i int, from, to int64) record.Record {
 	x := record.New(k)
 	x.Step, x.Start, x.Dur = int64(j.step), j.epoch(i)+from, to-from
 	if !j.cfg.Record.HostOnly && k != record.DataLoader && k != record.SaveCheckpoint {
 		x.Side, x.HostStart, x.HostDur = record.Device, x.Start, enqueued(k, x.Dur)
 	}
 
-	return x
+	if more != nil {
+		more(&x)
+	}
+
+	j.rec.add(i, x)
 }
 
 // enqueued is the host's part of a device range: 2 %, the launch of its kernels. A step is as
@@ -151,9 +154,7 @@ func (j *job) loaded(i int, from, to float64) {
 
 	a, b := j.tick(i, from), j.tick(i, to)
 	r.out.DataLoaderNs = max(0, r.out.DataLoaderNs) + b - a
-	if j.wanted(i) {
-		j.rec.add(i, j.begun(record.DataLoader, i, a, b))
-	}
+	j.note(record.DataLoader, i, a, b, nil)
 }
 
 // saved notes a checkpoint.
@@ -166,11 +167,9 @@ func (j *job) saved(i int, from, to float64) {
 	a, b := j.tick(i, from), j.tick(i, to)
 	r.out.CheckpointNs = max(0, r.out.CheckpointNs) + b - a
 	r.out.CheckpointCount++
-	if j.wanted(i) {
-		x := j.begun(record.SaveCheckpoint, i, a, b)
+	j.note(record.SaveCheckpoint, i, a, b, func(x *record.Record) {
 		x.Path, x.Bytes = fmt.Sprintf("/checkpoint/%d/%d.pt", j.step, i), 1<<30
-		j.rec.add(i, x)
-	}
+	})
 }
 
 // passed notes a forward or backward pass. Of a backward that recomputes, the first part is a
@@ -192,12 +191,7 @@ func (j *job) passed(i, way int, from, to float64) {
 		}
 
 		r.out.BackwardNs += b - a
-		if j.wanted(i) {
-			x := j.begun(record.Other, i, a, b)
-			x.Name = "backward"
-			j.rec.add(i, x)
-		}
-
+		j.note(record.Other, i, a, b, func(x *record.Record) { x.Name = "backward" })
 		return
 	}
 
@@ -216,9 +210,7 @@ func (j *job) passed(i, way int, from, to float64) {
 		r.out.HostFPNs = max(0, r.out.HostFPNs) + enqueued(record.FP, b-a)
 	}
 
-	if j.wanted(i) {
-		j.rec.add(i, j.begun(record.FP, i, a, b))
-	}
+	j.note(record.FP, i, a, b, nil)
 }
 
 // emit hands over the step's rows and ranges.
@@ -238,14 +230,11 @@ func (j *job) emit() error {
 			r.windowFrom = j.epoch(i) + a
 		}
 
-		if j.wanted(i) {
-			x := j.begun(record.Step, i, a, b)
+		j.note(record.Step, i, a, b, func(x *record.Record) {
 			if j.cfg.Work.Tokens > 0 {
 				x.Tokens = int64(r.tokens)
 			}
-
-			j.rec.add(i, x)
-		}
+		})
 
 		if j.take != nil {
 			j.fill(i, a, b)

@@ -28,7 +28,7 @@ const (
 
 // scenarios is the suite, in the order of its table.
 var scenarios = []scenario{
-	{1, "healthy", onTraces, "nothing wrong, every confounder at once", func(d *draw) { d.free() }},
+	{1, "healthy", onTraces, "nothing wrong, every confounder at once", func(d *draw) { d.healthy(anyShape) }},
 	{2, "compute-1.05", onTraces, "compute x1.05", func(d *draw) { d.comparable(); d.compute(1.05) }},
 	{3, "compute-1.10", onTraces, "compute x1.10", func(d *draw) { d.comparable(); d.compute(1.10) }},
 	{4, "compute-1.2", onTraces, "compute x1.2", func(d *draw) { d.comparable(); d.compute(1.2) }},
@@ -92,20 +92,17 @@ func find(name string) scenario {
 // onset of the fault are drawn from the seed. Mostly 8 to 64 ranks, now and then
 // 512 or 8,192. An unknown name is an error that lists the known ones.
 func Scenario(name string, seed uint64) (Config, error) {
-	if find(name).row > lastRow {
-		return Sized(name, seed, 0)
-	}
-
-	// Playing takes time in proportion to the ranks: large jobs are few.
-	u := source(seed, forScenario).Float64()
-	switch {
+	world := 0
+	// Playing takes time in proportion to the ranks: large jobs are few, and none is of a family.
+	switch u := source(seed, forScenario).Float64(); {
+	case find(name).row > lastRow:
 	case u < 0.004:
-		return Sized(name, seed, 8192)
+		world = 8192
 	case u < 0.04:
-		return Sized(name, seed, 512)
+		world = 512
 	}
 
-	return Sized(name, seed, 0)
+	return Sized(name, seed, world)
 }
 
 // Sized is Scenario with exactly world ranks, 2 to 10,000; 0 = drawn. A number of
@@ -162,17 +159,14 @@ const mostRanks = 10_000
 // scenarios draw deep inside each other.
 var errSize = errors.New("no shape of that size")
 
-// free draws an ordinary job of any shape.
-func (d *draw) free() {
-	d.shape(anyShape)
+// healthy draws an ordinary job of a shape that fits the needs.
+func (d *draw) healthy(needs ...need) {
+	d.shape(needs...)
 	d.ordinary()
 }
 
 // comparable draws one in which a device has enough peers to be told from them.
-func (d *draw) comparable() {
-	d.shape(peers, anyShape)
-	d.ordinary()
-}
+func (d *draw) comparable() { d.healthy(peers, anyShape) }
 
 // compute makes one device, or now and then a whole host, slow for good.
 func (d *draw) compute(factor float64) {
@@ -194,8 +188,7 @@ func (d *draw) thermal() {
 // two makes two devices of one stage slow, on different hosts where there are. Of six
 // replicas two are still a minority.
 func (d *draw) two() {
-	d.shape(replicas(6), replicas(2))
-	d.ordinary()
+	d.healthy(replicas(6), replicas(2))
 	l := newLayout(d.c.Shape, nil)
 	stage := d.IntN(d.c.Shape.PP)
 	first := l.stages[stage][d.IntN(len(l.stages[stage]))]
@@ -213,31 +206,27 @@ func (d *draw) two() {
 // link slows one of several data-parallel groups between hosts: a single one has no like
 // group that it could be compared with.
 func (d *draw) link() {
-	d.shape(links(2), links(1))
-	d.ordinary()
+	d.healthy(links(2), links(1))
 	groups := newLayout(d.c.Shape, nil).wideNames((*group).gradients)
 	d.c.Faults = []Fault{{Kind: Link, Group: groups[d.IntN(len(groups))], Share: 0.25, From: d.onset()}}
 }
 
 func (d *draw) loader() {
-	d.shape(some((*layout).loaders), anyShape)
-	d.ordinary()
+	d.healthy(some((*layout).loaders), anyShape)
 	d.c.Faults = []Fault{{Kind: DataLoader, Node: d.host((*layout).loaders), Share: 0.15, From: d.onset()}}
 }
 
 // saver makes saving slow on one host of several that save. Of twelve saves four come
 // before the fault.
 func (d *draw) saver() {
-	d.shape(some((*layout).minority), anyShape)
-	d.ordinary()
+	d.healthy(some((*layout).minority), anyShape)
 	d.c.Checkpoint = Checkpoint{Every: 25 + d.IntN(20), Ranks: "all", Share: d.between(0.3, 1.5), SD: d.between(0.03, 0.12)}
 	d.c.Steps = 12 * d.c.Checkpoint.Every
 	d.c.Faults = []Fault{{Kind: SaveSlow, Node: d.host((*layout).minority), Factor: 2.5, From: 4 * d.c.Checkpoint.Every}}
 }
 
 func (d *draw) hostDelay() {
-	d.shape(some((*layout).minority), anyShape)
-	d.ordinary()
+	d.healthy(some((*layout).minority), anyShape)
 	d.c.Faults = []Fault{{Kind: Host, Node: d.host((*layout).minority), Share: 0.15, From: d.onset()}}
 }
 
@@ -266,8 +255,7 @@ func (d *draw) intermittent() {
 
 // sequence has sequences so uneven that the job itself is at fault, not a node.
 func (d *draw) sequence() {
-	d.shape(replicas(4), replicas(2))
-	d.ordinary()
+	d.healthy(replicas(4), replicas(2))
 	d.c.Work = Work{
 		SequenceSD: d.between(0.1, 0.22), MicroBatchSD: d.between(0, 0.15), Quadratic: d.between(0, 0.2),
 		SequenceRho: d.between(0, 0.2), Elasticity: d.stretch(),
@@ -281,8 +269,7 @@ func (d *draw) sequence() {
 
 // stages makes the last stage heavy, as the output layer and the loss do, or the first.
 func (d *draw) stages() {
-	d.shape(stages(4), stages(2))
-	d.ordinary()
+	d.healthy(stages(4), stages(2))
 	d.c.Model.Stages = d.perStage(0.99, 1.01)
 	heavy := d.c.Shape.PP - 1
 	if d.chance(0.3) {
@@ -294,7 +281,7 @@ func (d *draw) stages() {
 }
 
 func (d *draw) garbage() {
-	d.free()
+	d.healthy(anyShape)
 	d.c.Noise.GCShare, d.c.Noise.GCPause = 0.03, 0.10
 }
 
@@ -359,21 +346,19 @@ func (d *draw) fromStart() {
 }
 
 func (d *draw) job() {
-	d.free()
+	d.healthy(anyShape)
 	d.c.Faults = []Fault{{Kind: Job, Factor: 1.2, From: d.onset()}}
 }
 
 func (d *draw) fewPeers() {
-	d.shape(few, anyShape)
-	d.ordinary()
+	d.healthy(few, anyShape)
 	d.onRank(d.IntN(d.c.Shape.World()), 1.1, d.onset()+60)
 }
 
 // pureDP hides the fault in noise that is larger than itself: no pipeline tells what a
 // replica's sequences explain, and no token counts do. The mean of many steps does.
 func (d *draw) pureDP() {
-	d.shape(func(l *layout) bool { return flat(l) && l.n >= 8 }, flat)
-	d.ordinary()
+	d.healthy(func(l *layout) bool { return flat(l) && l.n >= 8 }, flat)
 	d.c.Work = Work{SequenceSD: 0.12}
 	d.c.FirstStep = 1000
 	d.compute(1.10)

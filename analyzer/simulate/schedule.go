@@ -74,13 +74,8 @@ func oneForwardOneBackward(p, stages, micro, chunks int) []task {
 		warm = min(2*(stages-p-1)+(chunks-1)*stages, all)
 	}
 
-	// With chunks, groups of as many micro-batches as there are stages go through one
-	// chunk after the other.
+	// Groups of as many micro-batches as there are stages go through one chunk after the other.
 	nth := func(k, way int) task {
-		if chunks == 1 {
-			return task{p, way, k, 0}
-		}
-
 		in := k % (stages * chunks)
 		chunk := in / stages
 		if way == back {

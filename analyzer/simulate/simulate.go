@@ -61,7 +61,7 @@ func run(cfg Config, take func(*row.Rows), rec *files) (Truth, error) {
 
 // ready returns a job that can be played. It completes cfg.
 func ready(cfg *Config, take func(*row.Rows), rec *files) (*job, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 

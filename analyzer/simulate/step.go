@@ -98,25 +98,20 @@ func (j *job) load() {
 		return
 	}
 
+	loaders := slices.DeleteFunc(slices.Clone(j.lay.everybody()), func(i int) bool { return !j.loads(i) })
 	rotate := -1
 	if c.Rotate > 0 && j.physics.Float64() < c.Rotate {
-		rotate = j.physics.IntN(max(1, j.loaders()))
+		rotate = loaders[j.physics.IntN(len(loaders))]
 	}
 
-	n := 0
-	for i := range j.r {
-		if !j.loads(i) {
-			continue
-		}
-
+	for _, i := range loaders {
 		r := &j.r[i]
 		ns := c.Share * j.unitStep() * lognormal(j.physics, c.SD)
 		ns += r.loadExtra * j.nominal()
-		if n == rotate {
+		if i == rotate {
 			ns += c.RotateShare * j.nominal()
 		}
 
-		n++
 		from := r.t
 		r.t += ns
 		j.loaded(i, from, r.t)
@@ -131,17 +126,6 @@ func (j *job) load() {
 func (j *job) loads(i int) bool {
 	a := &j.lay.at[i]
 	return j.cfg.Loader.Ranks == "all" || a.p == 0 && a.t == 0
-}
-
-func (j *job) loaders() int {
-	n := 0
-	for i := range j.r {
-		if j.loads(i) {
-			n++
-		}
-	}
-
-	return n
 }
 
 // task plays one pass of one micro-batch on all ranks of a stage.

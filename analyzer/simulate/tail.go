@@ -120,7 +120,7 @@ func (j *job) checkpoint() {
 	}
 }
 
-// congest sets the transfer factor of every group for this step.
+// congest slows the transfers of groups between hosts in this step.
 func (j *job) congest() {
 	n := &j.cfg.Network
 	if n.Congestion > 0 {
@@ -141,7 +141,7 @@ func (j *job) congest() {
 			}
 		}
 
-		j.meets[g] = meet{factor: f}
+		j.meets[g].factor *= f
 	}
 }
 

@@ -115,27 +115,9 @@ func (l *traceLoader) lines(rank int, r io.Reader) error {
 
 // trace orders the ranges by step, rank and micro-batch.
 func (l *traceLoader) trace() (*Trace, error) {
-	var dp, pp [][]int
-	for _, g := range l.topo.Groups {
-		switch g.Dim {
-		case "dp":
-			dp = append(dp, g.Ranks)
-		case "pp":
-			pp = append(pp, g.Ranks)
-		}
-	}
-
-	if len(dp) == 0 || len(pp) == 0 || len(dp) != len(pp[0]) || len(pp) != len(dp[0]) {
+	order, shape := grid(slices.Sorted(maps.Keys(l.ranges)), &l.topo)
+	if shape.PP < 2 {
 		return nil, errors.New("want dp and pp groups that form a grid")
-	}
-
-	t := &Trace{Name: l.truth.Name, Shape: Shape{DP: len(pp), PP: len(dp), RanksPerNode: 2}, Findings: l.truth.Findings}
-	t.Shape.defaults()
-	order := make([]int, 0, len(dp)*len(pp))
-	for stage := range dp {
-		for replica := range pp {
-			order = append(order, pp[replica][stage])
-		}
 	}
 
 	steps, seconds, err := l.steps(order)
@@ -143,7 +125,7 @@ func (l *traceLoader) trace() (*Trace, error) {
 		return nil, err
 	}
 
-	t.steps, t.Seconds = steps, seconds
+	t := &Trace{Name: l.truth.Name, Shape: shape, Seconds: seconds, steps: steps, Findings: l.truth.Findings}
 	t.Shape.MicroBatches = len(steps[0][forth][0])
 	healed := false
 	for i, r := range order {

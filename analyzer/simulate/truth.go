@@ -17,8 +17,8 @@ type Truth struct {
 	Links       []string `json:"links"`      // groups
 	Findings    []string `json:"findings"`   // kinds that must be there
 	Events      []Event  `json:"events"`
-	MustNotFlag []string `json:"must_not_flag"`
-	OnsetStep   *int     `json:"onset_step"` // number of the step; null = no fault
+	MustNotFlag []string `json:"must_not_flag"` // nodes
+	OnsetStep   *int     `json:"onset_step"`    // number of the step; null = no fault
 	ExpectExit  []int    `json:"expect_exit"`
 
 	Culprits []Culprit `json:"culprits,omitempty"` // slow nodes and links one by one
@@ -84,7 +84,12 @@ func (j *job) truth() Truth {
 
 	slices.Sort(t.SlowRanks)
 	t.SlowRanks = slices.Compact(t.SlowRanks)
-	t.innocent(j)
+	for _, h := range j.hosts {
+		if !slices.Contains(t.SlowNodes, h.name) {
+			t.MustNotFlag = append(t.MustNotFlag, h.name)
+		}
+	}
+
 	if len(t.ExpectExit) == 0 || len(t.SlowNodes)+len(t.Links) == 0 && slices.Contains(t.ExpectExit, verdict.ExitDegraded) {
 		t.ExpectExit = []int{verdict.ExitHealthy}
 		if len(t.SlowNodes)+len(t.Links) > 0 {
@@ -234,15 +239,6 @@ func (t *Truth) Culprit(node string) *Culprit {
 	}
 
 	return nil
-}
-
-// innocent lists the nodes that may not be named.
-func (t *Truth) innocent(j *job) {
-	for h := range j.hosts {
-		if !slices.Contains(t.SlowNodes, j.hosts[h].name) {
-			t.MustNotFlag = append(t.MustNotFlag, j.hosts[h].name)
-		}
-	}
 }
 
 func union[T comparable](to []T, words ...T) []T {

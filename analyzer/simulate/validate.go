@@ -13,7 +13,8 @@ const (
 	maxMicroBatches = 512
 )
 
-// Validate fills the defaults in and says what can't be simulated.
+// Validate fills the defaults in, with the shape of the job that is replayed, and says what can't be
+// simulated.
 func (c *Config) Validate() error {
 	c.defaults()
 	if err := c.Shape.validate(); err != nil {
@@ -68,12 +69,7 @@ func (c *Config) Validate() error {
 		}
 	}
 
-	return c.validateFaults()
-}
-
-// complete fills in and checks what is to be played, with the shape of the job that it replays.
-func (c *Config) complete() error {
-	if err := c.Validate(); err != nil {
+	if err := c.validateFaults(); err != nil {
 		return err
 	}
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/printer"
 	"go/token"
 	"io/fs"
 	"os"
@@ -46,22 +45,24 @@ func constants() (string, error) {
 			continue
 		}
 
-		files := token.NewFileSet()
-		f, err := parser.ParseFile(files, name, nil, 0)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return "", fmt.Errorf("read thresholds: %w", err)
 		}
 
-		if err := printConstants(&b, files, f); err != nil {
-			return "", err
+		f, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+		if err != nil {
+			return "", fmt.Errorf("read thresholds: %w", err)
 		}
+
+		printConstants(&b, text, f)
 	}
 
 	return b.String(), nil
 }
 
 // printConstants prints constants and variables as the source has them, a line each.
-func printConstants(b *strings.Builder, files *token.FileSet, f *ast.File) error {
+func printConstants(b *strings.Builder, text []byte, f *ast.File) {
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.CONST && g.Tok != token.VAR {
@@ -75,17 +76,11 @@ func printConstants(b *strings.Builder, files *token.FileSet, f *ast.File) error
 			}
 
 			for i := range v.Names {
-				fmt.Fprintf(b, "%s = ", v.Names[i].Name)
-				if err := printer.Fprint(b, files, v.Values[i]); err != nil {
-					return fmt.Errorf("print %s: %w", v.Names[i].Name, err)
-				}
-
-				b.WriteByte('\n')
+				x := v.Values[i]
+				fmt.Fprintf(b, "%s = %s\n", v.Names[i].Name, text[x.Pos()-f.FileStart:x.End()-f.FileStart])
 			}
 		}
 	}
-
-	return nil
 }
 
 // detectorFiles are the sources of the detector and of what it is made of, in order.

@@ -58,7 +58,7 @@ func (o *outcome) inexact() []string {
 
 	for i := range t.Culprits {
 		c := &t.Culprits[i]
-		state := stateOf(v, c)
+		state := chargeOf(v, c).state
 		switch {
 		case c.Undecidable && slices.Contains(named, state):
 			say("%s%s named, though nobody can know", c.Node, c.Link)
@@ -79,22 +79,28 @@ func (o *outcome) inexact() []string {
 	return out
 }
 
-// stateOf is the state in which a verdict names a culprit, "" where it doesn't. A culprit is a node
+// charge is what a verdict says of a node or a link.
+type charge struct {
+	state      string
+	cost, most float64 // most is 0 where the verdict knows the cost
+}
+
+// chargeOf is what a verdict says of a culprit, nothing where it doesn't name it. A culprit is a node
 // or a link, so one of its names is empty.
-func stateOf(v *verdict.Verdict, c *simulate.Culprit) string {
+func chargeOf(v *verdict.Verdict, c *simulate.Culprit) charge {
 	for _, n := range v.Nodes {
 		if n.Node == c.Node && c.Node != "" {
-			return n.State
+			return charge{n.State, n.JobImpact, n.JobImpactMax}
 		}
 	}
 
 	for _, l := range v.Links {
 		if l.Group == c.Link && c.Link != "" {
-			return l.State
+			return charge{state: l.State, cost: l.JobImpact}
 		}
 	}
 
-	return ""
+	return charge{}
 }
 
 // cost is what a verdict says that a culprit costs, beside the truth.
@@ -114,25 +120,13 @@ func (c cost) bounded() bool { return c.truth <= c.most+1e-9 }
 // all are.
 func (o *outcome) costs() (out []cost) {
 	v := o.verdict
-	add := func(who string, stated, most, truth float64) { // most is 0 where the verdict knows the cost
+	add := func(who string, stated, most, truth float64) {
 		out = append(out, cost{who: who, stated: stated, most: cmp.Or(most, stated), truth: truth, known: o.tellsWaits || most == 0})
 	}
 	for i := range o.truth.Culprits {
 		c := &o.truth.Culprits[i]
-		if !slices.Contains(named, stateOf(v, c)) {
-			continue
-		}
-
-		for _, n := range v.Nodes {
-			if n.Node == c.Node && c.Node != "" {
-				add(c.Node, n.JobImpact, n.JobImpactMax, c.Impact)
-			}
-		}
-
-		for _, l := range v.Links {
-			if l.Group == c.Link && c.Link != "" {
-				add(c.Link, l.JobImpact, 0, c.Impact)
-			}
+		if x := chargeOf(v, c); slices.Contains(named, x.state) {
+			add(c.Node+c.Link, x.cost, x.most, c.Impact)
 		}
 	}
 

@@ -9,7 +9,6 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 )
 
@@ -178,8 +177,7 @@ func healthyJob(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (
 		return nil, err
 	}
 
-	var rows feed.History
-	o, _, err := task{scenario: "healthy", seed: seed}.play(c, rows.Add, &rows, nil)
+	o, _, err := task{scenario: "healthy", seed: seed}.play(c, &sheet{}, nil)
 	return o, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
-	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -34,20 +33,6 @@ func (t task) config() (simulate.Config, error) {
 	return simulate.Scenario(t.scenario, t.seed)
 }
 
-// String names the case such that -scenario and -seed (and -trace) replay it.
-func (t task) String() string {
-	s := fmt.Sprintf("%s seed %d", t.scenario, t.seed)
-	if t.trace != nil {
-		s += " on " + t.trace.Name
-	}
-
-	if t.world > 0 {
-		s += fmt.Sprintf(" with %d ranks", t.world)
-	}
-
-	return s
-}
-
 // row is the scenario's number in the suite's table.
 func (t task) row() int {
 	row, _ := simulate.Row(t.scenario)
@@ -57,8 +42,8 @@ func (t task) row() int {
 // family reports whether the case is one of a family of jobs.
 func (t task) family() bool { return slices.Contains(simulate.Families(), t.scenario) }
 
-// command replays a case.
-func (t task) command() string {
+// String is the command that replays the case.
+func (t task) String() string {
 	s := fmt.Sprintf("go run ./benchmarks/eval -scenario %s -seed %d -v", t.scenario, t.seed)
 	if t.trace != nil {
 		s += " -trace " + t.trace.Name
@@ -106,7 +91,7 @@ func (t task) judged() (*outcome, error) {
 
 	var s sheet
 	if t.family() {
-		o, _, err := t.play(cfg, s.History.Add, &s.History, simulate.Topology(cfg))
+		o, _, err := t.play(cfg, &s, simulate.Topology(cfg))
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +104,7 @@ func (t task) judged() (*outcome, error) {
 		return o, nil
 	}
 
-	o, f, err := t.play(cfg, s.Add, &s.History, nil)
+	o, f, err := t.play(cfg, &s, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -134,22 +119,20 @@ func (t task) judged() (*outcome, error) {
 
 	if o.row() == 17 || o.row() == 18 { // with right clocks, with nothing missing
 		cfg.Clock, cfg.Loss = simulate.Clock{}, simulate.Loss{Run: 1}
-		var rows feed.History
-		o.twin, _, err = t.play(cfg, rows.Add, &rows, nil)
+		o.twin, _, err = t.play(cfg, &sheet{}, nil)
 	}
 
 	return o, err
 }
 
-// play judges one configuration, with a topology file or without. The job's rows go to take,
-// which hands them on to rows.
-func (t task) play(cfg simulate.Config, take func(*row.Rows), rows *feed.History, file *topology.File) (*outcome, *frame.Frame, error) {
-	truth, err := simulate.Run(cfg, take)
+// play judges one configuration, with a topology file or without, and leaves its rows in s.
+func (t task) play(cfg simulate.Config, s *sheet, file *topology.File) (*outcome, *frame.Frame, error) {
+	truth, err := simulate.Run(cfg, s.Add)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
 
-	f, v, err := judge(rows, file)
+	f, v, err := judge(&s.History, file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
@@ -184,18 +167,16 @@ func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, e
 // named are the states in which a node counts as accused. A suspect is not: it asks for more steps.
 var named = []string{verdict.Degraded, verdict.Intermittent, verdict.Recovered}
 
-// score compares the verdict with the truth. A node that is named twice counts once. A fault that
-// is seen in its first step is detected after one step.
+// score compares the verdict with the truth. A fault that is seen in its first step is detected after
+// one step.
 func (o *outcome) score() {
 	v, t := o.verdict, &o.truth
-	found := map[string]bool{}
 	for _, n := range v.Nodes {
 		switch {
 		case !slices.Contains(named, n.State):
 		case !slices.Contains(t.SlowNodes, n.Node):
 			o.victims = append(o.victims, n.Node+" "+n.State+" "+n.Cause)
-		case !found[n.Node]:
-			found[n.Node] = true
+		default:
 			o.hit++
 			c := t.Culprit(n.Node)
 			if slices.Contains(t.Cause, n.Cause) && (c == nil || slices.Contains(c.Cause, n.Cause)) {

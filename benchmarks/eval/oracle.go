@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -165,12 +166,7 @@ func without(x, w []float64) []float64 {
 		_, slope = stat.LinearRegression(a, b, nil, false)
 	}
 
-	out := make([]float64, len(x))
-	for i := range x {
-		out[i] = x[i] - slope*w[i]
-	}
-
-	return out
+	return floats.AddScaledTo(make([]float64, len(x)), x, -slope, w)
 }
 
 // split returns the known values before the onset, without the first steps of a

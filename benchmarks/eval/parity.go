@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
@@ -46,13 +47,8 @@ type filler func(ctx context.Context, k int, job string) (spec string, err error
 // runParity runs n cases, the scenarios in turn from one that the seed chooses. further, nil for
 // none, fills stores beside the Parquet store.
 func runParity(ctx context.Context, n int, seed uint64, parallel int, further filler, progress func(done, total int)) (*parity, error) {
-	p := &parity{}
-	type result struct {
-		t    task
-		rows int
-		diff string
-	}
-	results := make([]result, n)
+	p := &parity{cases: n, differ: make([]string, n)}
+	rows := make([]int, n)
 	names := append(simulate.Names(), simulate.Families()...)
 	err := each(ctx, n, parallel, progress, func(k int) (err error) {
 		t := task{scenario: names[(seed+uint64(k))%uint64(len(names))], seed: seed + uint64(k)}
@@ -61,23 +57,23 @@ func runParity(ctx context.Context, n int, seed uint64, parallel int, further fi
 			return err
 		}
 
-		results[k].t = t
-		results[k].t.seed = cfg.Seed
-		results[k].rows, results[k].diff, err = compare(ctx, cfg, k, further)
-		if err != nil {
+		t.seed = cfg.Seed
+		var diff string
+		if rows[k], diff, err = compare(ctx, cfg, k, further); err != nil {
 			return fmt.Errorf("%v through files and store: %w", t, err)
+		}
+
+		if diff != "" {
+			p.differ[k] = fmt.Sprintf("%v: %s", t, diff)
 		}
 
 		return nil
 	})
-	for _, r := range results {
-		p.cases++
-		p.rows += r.rows
-		if r.diff != "" {
-			p.differ = append(p.differ, fmt.Sprintf("%s: %s", r.t.command(), r.diff))
-		}
+	for _, n := range rows {
+		p.rows += n
 	}
 
+	p.differ = slices.DeleteFunc(p.differ, func(s string) bool { return s == "" })
 	return p, err
 }
 

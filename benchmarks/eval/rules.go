@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -26,17 +25,30 @@ var rules = []struct {
 // window is how many steps the rules with windows look at.
 const window = 32
 
-// windows calls accuse for every window; it returns the nodes of ranks accused
-// twice in a row.
-func (s *sheet) windows(accuse func(from, to int) []int) map[string]bool {
+// windows looks at a figure of a column of each rank that has one, window by window. accuse is given
+// the figures of all ranks, and says of a rank's whether it is accused; the nodes of ranks that are
+// twice in a row are named.
+func (s *sheet) windows(of func(*column) []float64, figure func([]float64) float64, accuse func(all []float64) func(rank int, x float64) bool) map[string]bool {
 	named := map[string]bool{}
-	last := map[int]bool{}
+	var last map[int]bool
 	for from := 0; from+window <= s.steps; from += window {
+		var who []int
+		var all []float64
+		for r := range s.ranks {
+			v := of(&s.ranks[r])
+			if x := figure(v[min(from, len(v)):min(from+window, len(v))]); x > 0 {
+				who, all = append(who, r), append(all, x)
+			}
+		}
+
 		now := map[int]bool{}
-		for _, r := range accuse(from, from+window) {
-			now[r] = true
-			if last[r] {
-				named[s.ranks[r].node] = true
+		if len(all) > 0 {
+			accused := accuse(all)
+			for k, r := range who {
+				now[r] = accused(r, all[k])
+				if now[r] && last[r] {
+					named[s.ranks[r].node] = true
+				}
 			}
 		}
 
@@ -46,32 +58,12 @@ func (s *sheet) windows(accuse func(from, to int) []int) map[string]bool {
 	return named
 }
 
-// pick is the part of a history that is there.
-func pick(v []float64, from, to int) []float64 {
-	from, to = min(from, len(v)), min(to, len(v))
-	return v[from:to]
-}
-
 // threeSigma looks at whole steps, which in a synchronous job are about as long on all ranks.
 func threeSigma(s *sheet) map[string]bool {
-	return s.windows(func(from, to int) []int {
-		var means []float64
-		var who []int
-		for r := range s.ranks {
-			if v := pick(s.ranks[r].step, from, to); len(v) > 0 {
-				means, who = append(means, stat.Mean(v, nil)), append(who, r)
-			}
-		}
-
-		m, sd := stat.PopMeanStdDev(means, nil)
-		var out []int
-		for k, x := range means {
-			if x > m+3*sd {
-				out = append(out, who[k])
-			}
-		}
-
-		return out
+	mean := func(v []float64) float64 { return stat.Mean(v, nil) }
+	return s.windows(func(c *column) []float64 { return c.step }, mean, func(all []float64) func(int, float64) bool {
+		m, sd := stat.PopMeanStdDev(all, nil)
+		return func(_ int, x float64) bool { return x > m+3*sd }
 	})
 }
 
@@ -79,58 +71,21 @@ func threeSigma(s *sheet) map[string]bool {
 // the thresholds that identify_stragglers comes with: relative to the fastest rank, and to the
 // rank's own best.
 func nvrx(s *sheet) map[string]bool {
-	best := make([]float64, len(s.ranks))
-	return s.windows(func(from, to int) []int {
-		medians := make([]float64, len(s.ranks))
-		fastest := math.Inf(1)
-		for r := range s.ranks {
-			m := median(pick(s.ranks[r].fp, from, to))
-			medians[r] = m
-			if m > 0 {
-				fastest = min(fastest, m)
-			}
+	best := map[int]float64{}
+	return s.windows(func(c *column) []float64 { return c.fp }, median, func(all []float64) func(int, float64) bool {
+		fastest := slices.Min(all)
+		return func(rank int, x float64) bool {
+			best[rank] = min(x, cmp.Or(best[rank], x))
+			return fastest/x < 0.75 || best[rank]/x < 0.75
 		}
-
-		var out []int
-		for r, m := range medians {
-			if m <= 0 {
-				continue
-			}
-
-			if best[r] == 0 || m < best[r] {
-				best[r] = m
-			}
-
-			if fastest/m < 0.75 || best[r]/m < 0.75 {
-				out = append(out, r)
-			}
-		}
-
-		return out
 	})
 }
 
 // overMedian is the rule that a person would write first.
 func overMedian(s *sheet) map[string]bool {
-	return s.windows(func(from, to int) []int {
-		var all []float64
-		medians := make([]float64, len(s.ranks))
-		for r := range s.ranks {
-			medians[r] = median(pick(s.ranks[r].self, from, to))
-			if medians[r] > 0 {
-				all = append(all, medians[r])
-			}
-		}
-
+	return s.windows(func(c *column) []float64 { return c.self }, median, func(all []float64) func(int, float64) bool {
 		mid := median(all)
-		var out []int
-		for r, m := range medians {
-			if m > 1.1*mid {
-				out = append(out, r)
-			}
-		}
-
-		return out
+		return func(_ int, x float64) bool { return x > 1.1*mid }
 	})
 }
 
@@ -190,7 +145,8 @@ func faultDiag(s *sheet) map[string]bool {
 
 	every := 1
 	for r := range s.ranks {
-		if m := stat.Mean(pick(s.ranks[r].step, 0, 50), nil) / 1e9; m > 0 {
+		steps := s.ranks[r].step
+		if m := stat.Mean(steps[:min(len(steps), 50)], nil) / 1e9; m > 0 {
 			every = max(1, int(fdEvery/m))
 			break
 		}

@@ -125,7 +125,7 @@ func (t tally) failures(w io.Writer, name, what string) {
 	var lines []string
 	for _, o := range t {
 		if reasons := o.reasons(); len(reasons) > 0 {
-			lines = append(lines, fmt.Sprintf("  %s  # %s\n", o.command(), strings.Join(reasons, "; ")))
+			lines = append(lines, fmt.Sprintf("  %v  # %s\n", o.task, strings.Join(reasons, "; ")))
 		}
 	}
 
