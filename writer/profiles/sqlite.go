@@ -210,13 +210,8 @@ func (d *database) read(ctx context.Context, table string, columns []string, eac
 		return errors.New("no such table")
 	}
 
-	rows, err := d.conn.QueryContext(ctx, `SELECT * FROM "`+table+`" LIMIT 0`)
+	there, err := d.columns(ctx, table)
 	if err != nil {
-		return err
-	}
-
-	there, err := rows.Columns()
-	if err = errors.Join(err, rows.Close()); err != nil {
 		return err
 	}
 
@@ -234,6 +229,17 @@ func (d *database) read(ctx context.Context, table string, columns []string, eac
 	}
 
 	return d.query(ctx, "SELECT "+strings.Join(wanted, ", ")+` FROM "`+table+`"`, each)
+}
+
+// columns are the names of a table's columns.
+func (d *database) columns(ctx context.Context, table string) ([]string, error) {
+	rows, err := d.conn.QueryContext(ctx, `SELECT * FROM "`+table+`" LIMIT 0`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	there, err := rows.Columns()
+	return there, errors.Join(err, rows.Err())
 }
 
 // holds reports whether f is a SQLite file that has all the tables of one of the sets. One that is too
