@@ -53,7 +53,7 @@ func (e *Engine) candidates() []candidate {
 
 			// Self time alone may have been up before, as a wait; then what measured
 			// work says counts.
-			if !known || t.Detected(r) < c.detected && (s != own || e.sameFault(r)) {
+			if !known || t.Detected(r) < c.detected && (s != own || e.sameFault(r)) || s == loading && c.onlyOwn() {
 				c.since, c.detected, c.sinceAt = t.FirstSlow(r), t.Detected(r), t.SinceAt(r)
 			}
 
@@ -178,7 +178,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.invisible(c) || e.tensorVictim(c) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 

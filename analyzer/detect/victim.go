@@ -66,6 +66,28 @@ func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 	})
 }
 
+// waitsInside reports whether the forward passes of a rank, whose pipeline waits for one that is
+// slower anyway, are no longer by themselves. Ranks in lockstep end them together: whose take
+// longer than a mate's began them earlier and waited, though no range may tell; nor does where a
+// mate is missing.
+func (e *Engine) waitsInside(c *candidate, all []candidate) bool {
+	unseen := !c.has[own] && e.inner.Cut[c.row]
+	if !c.has[compute] || c.has[loading] || c.has[saving] || !c.has[own] && !unseen || !slices.ContainsFunc(all, func(o candidate) bool {
+		return o.has[compute] && o.excess >= c.excess && e.explains(&o, c)
+	}) {
+		return false
+	}
+
+	most := (1 - residual.VictimShare) * e.excess(c.row, compute, nil)
+	return unseen || !e.tracks[compute].Active(c.row) || e.unseenInner(c.row) && slices.ContainsFunc(e.graph.Mates(c.row), func(p int32) bool { return e.excess(int(p), compute, nil) < most })
+}
+
+// unseenInner reports whether row r has a group that works inside the forward pass, and what is waited there is not
+// recorded.
+func (e *Engine) unseenInner(r int) bool {
+	return slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return !e.seen[m] && e.groupOf(r, m) != nil })
+}
+
 // late reports whether row r, of which x seconds are asked, has more own time than its peers, in
 // which no wait for its groups is. It may hold others that nobody recorded: then who is waited for
 // has as much of it.

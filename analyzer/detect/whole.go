@@ -103,11 +103,10 @@ func (e *Engine) slowWholes() (slow []unit) {
 	return slow
 }
 
-// tiedElsewhere reports whether row r works in lockstep with ranks on other nodes inside its forward passes, and no
-// record tells who of them waits.
+// tiedElsewhere reports whether row r works in lockstep with ranks on other nodes, and no record tells who of them
+// waits.
 func (e *Engine) tiedElsewhere(r int32) bool {
-	unseen := slices.ContainsFunc(frame.Inner[:], func(m frame.Metric) bool { return !e.seen[m] && e.groupOf(int(r), m) != nil })
-	return unseen && slices.ContainsFunc(e.graph.Mates(int(r)), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] })
+	return e.unseenInner(int(r)) && slices.ContainsFunc(e.graph.Mates(int(r)), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] })
 }
 
 // singleNode returns the only node of the rows, -1 when there are several.
