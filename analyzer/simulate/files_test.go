@@ -227,6 +227,17 @@ func TestWrite_RollsUpToTheSameRows(t *testing.T) {
 					t.Fatalf("window %d\nfiles  %+v\ndirect %+v", i, got.Communications[i], want.Communications[i])
 				}
 			}
+
+			started := map[uint64]int64{}
+			for _, r := range got.Ranks {
+				started[r.Incarnation] = r.StartedNs
+			}
+
+			for _, r := range want.Ranks {
+				if at, known := started[r.Incarnation]; !known || at != r.StartedNs {
+					t.Fatalf("process %x of rank %d starts at %d in the files, %d directly in version %d", r.Incarnation, r.Rank, at, r.StartedNs, r.Version)
+				}
+			}
 		})
 	}
 }

@@ -24,7 +24,8 @@ type job struct {
 	order   []task
 	r       []rank
 	hosts   []host
-	meets   []meet // per group
+	meets   []meet         // per group
+	metas   []*record.Meta // of the attempt's processes, nil of absent ones
 	now     float64
 	elapsed float64 // ns of all steps
 	attempt int
@@ -191,7 +192,7 @@ func (j *job) start(l *layout) error {
 		j.seq[i] = j.physics.NormFloat64() * j.cfg.Work.SequenceSD
 	}
 
-	metas := make([]*record.Meta, l.n)
+	j.metas = make([]*record.Meta, l.n)
 	for i := range j.r {
 		r, a := &j.r[i], &l.at[i]
 		h := &j.hosts[a.host]
@@ -202,18 +203,18 @@ func (j *job) start(l *layout) error {
 		r.host = h
 		r.ready = [2][]float64{make([]float64, l.shape.passes()), make([]float64, l.shape.passes())}
 		r.absent = j.losses.Float64() < j.cfg.Loss.Ranks && !(j.cfg.Loss.Keep && j.faulty(a)) || slices.Contains(j.cfg.Loss.Absent, i)
-		metas[i] = j.meta(i)
-		r.inc = metas[i].Incarnation
+		j.metas[i] = j.meta(i)
+		r.inc = j.metas[i].Incarnation
 		if r.absent {
-			metas[i] = nil
+			j.metas[i] = nil
 		}
 	}
 
 	j.resolve()
 	if j.take != nil {
-		for i := range metas {
-			if metas[i] != nil {
-				j.rows.Ranks = append(j.rows.Ranks, rankRow(metas[i], 0, l.members))
+		for _, m := range j.metas {
+			if m != nil {
+				j.rows.Ranks = append(j.rows.Ranks, rankRow(m, 0, l.members))
 			}
 		}
 
@@ -221,7 +222,7 @@ func (j *job) start(l *layout) error {
 	}
 
 	if j.rec != nil {
-		return j.rec.begin(metas)
+		return j.rec.begin(j.metas)
 	}
 
 	return nil
@@ -270,9 +271,9 @@ func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate
 // finish ends an attempt: the ranks' rows are handed over again, now with their end.
 func (j *job) finish() error {
 	j.flushWindow()
-	for i := range j.r {
-		if j.take != nil && !j.r[i].absent {
-			j.rows.Ranks = append(j.rows.Ranks, rankRow(j.meta(i), j.local(i, j.r[i].t), j.lay.members))
+	for i, m := range j.metas {
+		if j.take != nil && m != nil {
+			j.rows.Ranks = append(j.rows.Ranks, rankRow(m, j.local(i, j.r[i].t), j.lay.members))
 		}
 	}
 
