@@ -24,7 +24,8 @@ type finding struct {
 	Detail     string
 }
 
-// plain reports whether it is told when nobody can check it any more: by what it took longer, and how clearly.
+// plain reports whether a finding is told when it is over and nobody can check it any more: by how much longer
+// the rank took, and how clearly.
 func (f *finding) plain(cfg *Config) bool {
 	return f.Slowdown-1 >= sequential.LongShare*cfg.MinEffect && slices.ContainsFunc(f.Evidence, func(x verdict.Evidence) bool { return x.Z >= overAlarm })
 }
