@@ -18,6 +18,7 @@ import weakref
 
 from . import clock
 from . import device
+from . import futures
 from . import groups
 from . import recorder
 from .extension import native
@@ -282,10 +283,7 @@ def follow(work, pending, future):
 
     _pending[key] = (weakref.ref(work, lost), pending)
     if future:
-        try:
-            work.get_future().add_done_callback(lambda _: pending.completed(_now()))
-        except Exception:  # pylint: disable=broad-except
-            pass  # this backend has none here: wait() tells
+        futures.follow(work, lambda _: pending.completed(_now()))
 
 
 def unfollow(work):

@@ -21,6 +21,7 @@ from . import clock
 from . import coalescing
 from . import collectives
 from . import device
+from . import futures
 from . import groups
 from . import modules
 from . import recorder
@@ -74,7 +75,7 @@ def cover(module):
     global _c10d
     _c10d = module
     if native is not None:
-        native.follow_operations(_kinds, collectives.dtypes, _follow)
+        native.follow_operations(_kinds, collectives.dtypes, _follow, futures.follow)
     collectives.cover_work(module)
     coalescing.cover(module.ProcessGroup)
     groups.made.append(sweep)
@@ -275,10 +276,7 @@ def _issued(flight, work):
         flight.backward = True
         _during.append(flight)
     if flight.future and (flight.span.device is None or flight.backward):
-        try:
-            work.get_future().add_done_callback(flight.completed)
-        except Exception:  # pylint: disable=broad-except
-            pass  # this backend has none here: wait() tells
+        futures.follow(work, flight.completed)
     elif len(_flying) > 1:
         _look(at)
 

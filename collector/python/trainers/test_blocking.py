@@ -118,6 +118,35 @@ dist.all_reduce(torch.ones(9), async_op=True).wait()
             both.append(sorted((r["value"], r["text"], r["dtype"], r["group"], r["peer"]) for r in found))
         self.assertEqual(both[0], both[1])
 
+    def test_those_that_are_in_flight_when_it_ends(self):
+        for extension in "load", "0":
+            for _ in range(4):
+                self.clean()
+                found = self.records("""
+dist.all_reduce(t)
+left = [dist.all_reduce(torch.ones(200000), async_op=True) for _ in range(50)]
+""", LAGGARD_EXTENSION=extension)
+                self.assertEqual(len(found), 51)
+
+    def test_one_that_never_ends(self):
+        for extension in "load", "0":
+            self.clean()
+            ends = self.ranks("""
+                import os, select, torch, torch.distributed as dist
+                dist.init_process_group("gloo")
+                store, t = dist.distributed_c10d._get_default_store(), torch.ones(3)
+                dist.all_reduce(t)
+                if dist.get_rank() == 0:
+                    store.set("process", str(os.getpid()))
+                    left = dist.all_reduce(t, async_op=True)  # it leaves all the same
+                else:
+                    there = select.poll()
+                    there.register(os.pidfd_open(int(store.get("process"))), select.POLLIN)
+                    there.poll()
+                    os._exit(0)
+                """, 2, LAGGARD_EXTENSION=extension)
+            self.assertEqual([stderr for _, stderr in ends], ["", ""])
+
     def test_in_a_forked_child(self):
         found = self.records("""
 dist.all_reduce(t)

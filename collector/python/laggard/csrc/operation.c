@@ -7,10 +7,9 @@
  * graph, put off, the first of its thread or of its group) is for the functions in Python that
  * these hooks stand before, see operations.py: C takes what it is sure of. */
 
-static PyObject *op_kinds, *op_dtypes, *op_follow; /* operations._kinds, collectives.dtypes, operations._follow */
+static PyObject *op_kinds, *op_dtypes, *op_follow, *op_tell; /* operations._kinds, collectives.dtypes, operations._follow, futures.follow */
 static PyObject *name_module, *name_torch_ops, *name_engine;
 static PyObject *name_async, *name_name, *name_inputs, *name_outputs, *name_value, *name_work, *name_numel, *name_cpu, *name_dtype_of;
-static PyObject *name_future, *name_tell;
 
 /* What this thread has issued and not waited for; work is NULL between the two hooks, the
  * only time that an asynchronous one is here. */
@@ -131,16 +130,14 @@ static PyMethodDef completed_method = {"completed", completed, METH_O, NULL};
 
 /* tells has the future of a Work say when it is complete; 0 where it has none. */
 static int tells(PyObject *work, Range *s) {
-	PyObject *future = PyObject_CallMethodObjArgs(work, name_future, NULL);
-	PyObject *function = future ? PyCFunction_New(&completed_method, (PyObject *)s) : NULL, *done;
+	PyObject *function = PyCFunction_New(&completed_method, (PyObject *)s), *done;
 	s->done = 0;
-	done = function ? PyObject_CallMethodObjArgs(future, name_tell, function, NULL) : NULL;
-	Py_XDECREF(future);
+	done = function ? PyObject_CallFunctionObjArgs(op_tell, work, function, NULL) : NULL;
 	Py_XDECREF(function);
 	Py_XDECREF(done);
 	if (!done)
 		PyErr_Clear();
-	return done != NULL;
+	return done == Py_True;
 }
 
 /* share_out ends what the backward pass has issued: exposed is what runs on after the last of
@@ -258,15 +255,15 @@ static PyObject *py_share_out(PyObject *self, PyObject *unused) {
 	Py_RETURN_NONE;
 }
 
-/* follow_operations(kinds, dtypes, follow) takes what operations.py knows. */
+/* follow_operations(kinds, dtypes, follow, tell) takes what operations.py knows. */
 static PyObject *follow_operations(PyObject *self, PyObject *args) {
 	static const char *const words[] = {"__name__", "torch._ops", "torch.autograd.graph", "async_op", "name", "input_tensors", "output_tensors",
-					    "value", "work", "numel", "is_cpu", "dtype", "get_future", "add_done_callback"};
+					    "value", "work", "numel", "is_cpu", "dtype"};
 	PyObject **const names[] = {&name_module, &name_torch_ops, &name_engine, &name_async, &name_name, &name_inputs, &name_outputs,
-				    &name_value, &name_work, &name_numel, &name_cpu, &name_dtype_of, &name_future, &name_tell};
-	PyObject *kinds, *codes, *function;
+				    &name_value, &name_work, &name_numel, &name_cpu, &name_dtype_of};
+	PyObject *kinds, *codes, *function, *tell;
 	(void)self;
-	if (!PyArg_ParseTuple(args, "O!O!O:follow_operations", &PyDict_Type, &kinds, &PyDict_Type, &codes, &function))
+	if (!PyArg_ParseTuple(args, "O!O!OO:follow_operations", &PyDict_Type, &kinds, &PyDict_Type, &codes, &function, &tell))
 		return NULL;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (!*names[i] && !(*names[i] = PyUnicode_InternFromString(words[i])))
@@ -274,8 +271,10 @@ static PyObject *follow_operations(PyObject *self, PyObject *args) {
 	Py_INCREF(kinds);
 	Py_INCREF(codes);
 	Py_INCREF(function);
+	Py_INCREF(tell);
 	op_kinds = kinds; /* for good */
 	op_dtypes = codes;
 	op_follow = function;
+	op_tell = tell;
 	Py_RETURN_NONE;
 }
