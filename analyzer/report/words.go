@@ -54,7 +54,12 @@ func headlineOf(v *verdict.Verdict) headline {
 	}
 
 	if len(nodes)+len(links) > 0 {
-		return headline{Tone: warn, Label: "Harmless", Title: culprits(nodes, links) + " slow, costs " + Costs(v.JobImpact, v.JobImpactMax) + ".",
+		costs := " slow, costs "
+		if len(nodes)+len(links) > 1 {
+			costs = " slow, cost "
+		}
+
+		return headline{Tone: warn, Label: "Harmless", Title: culprits(nodes, links) + costs + Costs(v.JobImpact, v.JobImpactMax) + ".",
 			More: "That is below the share of step time that makes a job unhealthy."}
 	}
 
