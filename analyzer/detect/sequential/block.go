@@ -65,12 +65,17 @@ func (t *Test) learnBase(r int, v float32) {
 // Unlearn takes what unit r did since that count out of its past: what it was compared with
 // is known better now.
 func (t *Test) Unlearn(r, since int) {
-	past, n := t.before(r, since)
-	if n == 0 {
-		past = 0
+	// A baseline learns nothing during an episode: where that began before, there is nothing to take out,
+	// and what lies just before that count is the fault.
+	if t.phase[r] == ok || int(t.sinceAt[r]) > since {
+		past, n := t.before(r, since)
+		if n == 0 {
+			past = 0
+		}
+
+		t.base[r], t.baseN[r], t.creep[r] = past, uint16(n), 0
 	}
 
-	t.base[r], t.baseN[r], t.creep[r] = past, uint16(n), 0
 	for k := 1; k <= (t.count-since)/threshold.BlockSteps+1 && k <= min(maxBlocks, int(t.block[r])); k++ {
 		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = robust.NaN
 	}

@@ -63,6 +63,36 @@ func TestTest_SlowUnit(t *testing.T) {
 	}
 }
 
+// TestTest_UnlearnsNoFault takes what a slow unit did lately out of its past: it stays slow, and its past
+// what it was before the fault.
+func TestTest_UnlearnsNoFault(t *testing.T) {
+	const slow, from, steps = 5, 60, 280
+	tt, e := peers(16)
+	rng := rand.New(rand.NewPCG(3, 1))
+	for step := range steps {
+		for r := range e {
+			e[r] = float32(0.01 * rng.NormFloat64())
+			if r == slow && step >= from {
+				e[r] += 0.2
+			}
+		}
+
+		if step == 200 {
+			tt.Unlearn(slow, step-5)
+		}
+
+		tt.Observe(e, nil, int64(step), func(ep Episode) {
+			if ep.Unit == slow {
+				t.Errorf("step %d: %+v ended", step, ep)
+			}
+		})
+	}
+
+	if !tt.Degraded(slow) || math.Abs(tt.AboveHabit(slow)-0.2) > 0.02 {
+		t.Errorf("degraded %v, %.3f above its past, want 0.2", tt.Degraded(slow), tt.AboveHabit(slow))
+	}
+}
+
 // TestTest_ValuesOfNobody: a signal that is not recorded has no values, however many are asked for.
 func TestTest_ValuesOfNobody(t *testing.T) {
 	cfg := threshold.Default()
