@@ -232,7 +232,15 @@ func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
 	}
 
 	_, z := e.alone[own].Last(g)
-	return (z*math.Sqrt(together) >= ownAlarm || e.stepsGrewWith(g)) && !e.onSlowLink(int(e.residents[g][0]), false)
+	return (z*math.Sqrt(together) >= ownAlarm || e.stepsGrewWith(g)) && !e.onSlowLink(int(e.residents[g][0]), false) && !e.mayWaitForLink(g, x)
+}
+
+// mayWaitForLink reports whether a link of another stage became slow with a role at home, and its transfers take as
+// much longer: the pipeline waits for that stage where no range tells.
+func (e *Engine) mayWaitForLink(g int, x float64) bool {
+	return slices.ContainsFunc(e.slowLinks(), func(w link.Slow) bool {
+		return abs(int(e.alone[own].FirstSlow(g)-w.Since)) <= threshold.Window && -w.Now*math.Expm1(-w.Rise) >= x
+	})
 }
 
 // ownRises is by how many seconds a step the own time of anybody on a node is more at most: of a role at home, of a

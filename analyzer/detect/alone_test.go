@@ -92,3 +92,29 @@ func TestLinks_WaitForAStage(t *testing.T) {
 		}))
 	}
 }
+
+// TestAlone_WaitsForALink: a stage that has its node to itself waits for another one, whose transfers became slow,
+// where no range tells. It is the link, which costs what steps are longer since.
+func TestAlone_WaitsForALink(t *testing.T) {
+	job := simulate.Config{
+		Shape:  simulate.Shape{DP: 3, PP: 4, MicroBatches: 8, RanksPerNode: 4},
+		Model:  simulate.Model{Sharded: true, NoGlobalSync: true, DPShare: 0.06, Embedding: true},
+		Record: simulate.Recording{UnrecordedWait: 0.65},
+		Faults: []simulate.Fault{{Kind: simulate.Link, Group: "dp-stage1", Factor: 1, Share: 0.25, From: 125}},
+	}
+	well := job
+	well.Faults = nil
+	for seed := range uint64(4) {
+		_, without := weighed(t, "healthy", seed, 0, plain(well))
+		v, with := weighed(t, "healthy", seed, 0, plain(job))
+		if len(v.Nodes) > 0 || len(v.Links) != 1 || v.Links[0].Group != "dp-stage1" {
+			t.Errorf("seed %d: nodes %+v, links %+v; want dp-stage1", seed, v.Nodes, v.Links)
+			continue
+		}
+
+		longer := (with.Seconds - without.Seconds) * 320 / (320 - 125)
+		if want, got := longer/(without.Seconds+longer), v.Links[0].JobImpact; costError(got, want) > 0.3 || got != v.JobImpact {
+			t.Errorf("seed %d: the link costs %.4f, want %.4f; the job %.4f", seed, got, want, v.JobImpact)
+		}
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/cost"
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -69,7 +71,29 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 		return 0
 	}
 
-	return e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
+	return max(e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, slow) }), e.grewWithLinks(slow))
+}
+
+// grewWithLinks is by what share of its time a step is longer since one of the links is slow, no more than its
+// transfers are, where no rank is. Where the pipeline waits for a link and no range tells, nobody is seen to be early.
+func (e *Engine) grewWithLinks(slow []link.Slow) float64 {
+	for _, t := range e.tracks {
+		for r := range e.n {
+			if t.Degraded(r) {
+				return 0
+			}
+		}
+	}
+
+	most := 0.0
+	rise, since := e.level.Change(level.Step)
+	for _, w := range slow {
+		if abs(int(since-w.Since)) <= threshold.Window {
+			most = max(most, min(-math.Expm1(-rise), w.Cost/e.stepMedian))
+		}
+	}
+
+	return most
 }
 
 // withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the
