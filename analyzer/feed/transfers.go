@@ -62,18 +62,11 @@ type transfers struct {
 	// the window's last step.
 	known   *frame.Communicators
 	pending map[transferKey]*frame.Transfer
-	first   ending // of those that are pending, or before it
+	first   place // last step of the one that ends first, or before it
 }
 
-// ending is the last step of a window.
-type ending struct {
-	attempt int
-	step    int64
-}
-
-func (e ending) before(o ending) bool {
-	return e.attempt < o.attempt || e.attempt == o.attempt && e.step < o.step
-}
+// lastStep is where a window ends. Its run is not known: columns of an attempt are told apart by their steps.
+func lastStep(attempt int, step int64) place { return place{Attempt: attempt, Step: step} }
 
 type transferKey struct {
 	attempt, group, op int32
@@ -99,7 +92,7 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 	x.Rows, x.Seconds = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
-	if end := (ending{p.Attempt, w.To}); end.before(t.first) {
+	if end := lastStep(p.Attempt, w.To); end.compare(t.first) < 0 {
 		t.first = end
 	}
 
@@ -113,17 +106,17 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 // until hands over the windows that ended before a step of an attempt, in order.
 func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
-	now := ending{attempt, step}
-	if !t.first.before(now) {
+	now := lastStep(attempt, step)
+	if t.first.compare(now) >= 0 {
 		return
 	}
 
 	var due []transferKey
-	t.first = ending{attempt: math.MaxInt}
+	t.first = lastStep(math.MaxInt, 0)
 	for k, x := range t.pending {
-		if end := (ending{x.Attempt, x.To}); end.before(now) {
+		if end := lastStep(x.Attempt, x.To); end.compare(now) < 0 {
 			due = append(due, k)
-		} else if end.before(t.first) {
+		} else if end.compare(t.first) < 0 {
 			t.first = end
 		}
 	}

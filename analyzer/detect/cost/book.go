@@ -81,13 +81,13 @@ type Book struct {
 	waits   []float64
 	charged []Fault
 	mended  []mended
-	struck  []struckLane
+	struck  map[int]float64 // when each lane with a culprit was through, as played
 	buf     []float32
 }
 
 // New returns a book without a job.
 func New() *Book {
-	return &Book{accounts: map[string]*Account{}, spells: map[string]*spell{}}
+	return &Book{accounts: map[string]*Account{}, spells: map[string]*spell{}, struck: map[int]float64{}}
 }
 
 // Assign takes another layout; Forget comes with it where rows mean other ranks.

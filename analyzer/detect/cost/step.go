@@ -130,25 +130,26 @@ func (b *Book) recall(i int) {
 func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 	b.mended = b.mended[:0]
 	measured, all := 0.0, 0.0 // of the faults' excess
-	b.struck = b.struck[:0]
+	clear(b.struck)
 	for k := range faults {
-		if lane := b.Graph.Lane(faults[k].Row); lane >= 0 && b.struckAt(lane) < 0 {
-			b.struck = append(b.struck, struckLane{lane, b.Graph.End(lane, &b.did)})
+		lane := b.Graph.Lane(faults[k].Row)
+		if _, known := b.struck[lane]; lane >= 0 && !known {
+			b.struck[lane] = b.Graph.End(lane, &b.did)
 		}
 	}
 
 	for k := range faults {
 		b.mend(i, &faults[k], faults, t)
-		x := b.excessOf(i, &faults[k], t)
-		most = max(most, x.most)
-		measured, all = measured+x.measured, all+x.taken
+		taken, recorded, high := b.excessOf(i, &faults[k], t)
+		most = max(most, high)
+		measured, all = measured+recorded, all+taken
 	}
 
 	now, then := math.Inf(-1), math.Inf(-1)
 	for lane, x := range b.ends {
 		now = max(now, x)
-		if k := b.struckAt(lane); k >= 0 {
-			x += b.Graph.End(lane, &b.did) - b.struck[k].end
+		if end, ok := b.struck[lane]; ok {
+			x += b.Graph.End(lane, &b.did) - end
 		}
 
 		then = max(then, x)
@@ -190,16 +191,6 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 	}
 
 	return min(saved, t), min(max(saved, most), t)
-}
-
-// struckLane is a lane with a culprit, and when it was through as played.
-type struckLane struct {
-	lane int
-	end  float64
-}
-
-func (b *Book) struckAt(lane int) int {
-	return slices.IndexFunc(b.struck, func(s struckLane) bool { return s.lane == lane })
 }
 
 // mend takes a Fault out of the work at hand, one of those that are taken out together; what it
@@ -299,17 +290,11 @@ const effectError = 7.0
 // slightEffect: less, of a rank beside a culprit, is noise.
 const slightEffect = 0.015
 
-// extent is by how much a Fault lengthens a rank's own work in a step, in seconds.
-type extent struct {
-	taken    float64 // what was mended
-	measured float64 // of it, in what was recorded
-	most     float64 // what it can be
-}
-
-// excessOf is the excess of a Fault that was mended in a step of t seconds. Where
+// excessOf is by how much a Fault that was mended lengthens a rank's own work in a step of t
+// seconds: what was taken out, what was measured of that, and the most that it can be. Where
 // neither own time nor a wait is recorded, the Fault is sure of the forward passes
 // alone, and all of the step may be the rank's own.
-func (b *Book) excessOf(i int, f *Fault, t float64) (x extent) {
+func (b *Book) excessOf(i int, f *Fault, t float64) (taken, measured, most float64) {
 	for k := range b.mended {
 		m := &b.mended[k]
 		if m.row != f.Row {
@@ -318,18 +303,18 @@ func (b *Book) excessOf(i int, f *Fault, t float64) (x extent) {
 
 		loading, slower := robust.Finite(m.before-b.did.Before[m.row], 0), -math.Expm1(-m.effect)
 		passes := robust.Finite(m.passes, 0)
-		x.taken = loading + passes*slower
-		x.measured, x.most = x.taken, x.taken
+		taken = loading + passes*slower
+		measured, most = taken, taken
 		if b.Recent.At(frame.Exposed, i) == nil && b.Recent.Place[history.Own][i%threshold.Window] == 0 {
 			if !b.habits.Both {
-				x.measured = loading + passes*slower*b.did.Forward
+				measured = loading + passes*slower*b.did.Forward
 			}
 
-			x.most = loading + max(passes, t-m.before)*slower
+			most = loading + max(passes, t-m.before)*slower
 		}
 	}
 
-	return x
+	return taken, measured, most
 }
 
 // effectAt is by how much a signal of the rank exceeds its peers' in the i-th step:
