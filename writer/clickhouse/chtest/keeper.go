@@ -3,9 +3,7 @@ package chtest
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +12,7 @@ import (
 )
 
 // Keeper is a running ZooKeeper, Debian's: what replicas agree by.
-type Keeper struct {
-	t    testing.TB
-	dir  string
-	host string
-	port int
-	wrap []string
-	process
-}
+type Keeper struct{ process }
 
 // zookeeperJar is where Debian's package zookeeper puts its program.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
@@ -32,7 +23,7 @@ func startKeeper(t testing.TB, host string, wrap []string) *Keeper {
 		t.Fatalf("find ZooKeeper: %v; install Debian's package zookeeper, or run make cluster", err)
 	}
 
-	k := &Keeper{t: t, dir: t.TempDir(), host: host, port: freePort(t), wrap: wrap}
+	k := &Keeper{process{t: t, what: "ZooKeeper", dir: t.TempDir(), host: host, port: freePort(t), wrap: wrap}}
 	t.Cleanup(k.Kill)
 	k.Up()
 	return k
@@ -48,13 +39,9 @@ func (k *Keeper) Up() {
 		k.t.Fatal(err)
 	}
 
-	line := append(slices.Clone(k.wrap), "java", "-Xmx192m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-		"-cp", strings.Join([]string{k.dir, zookeeperJar}, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", path)
-	k.start(k.t, "ZooKeeper", k.dir, "said", line, nil)
-	k.await(k.t, "ZooKeeper", fmt.Sprintf("%s:%d", k.host, k.port), func() string {
-		said, _ := os.ReadFile(filepath.Join(k.dir, "said"))
-		return string(said)
-	})
+	k.start(nil, "java", "-Xmx192m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+		"-cp", k.dir+":"+zookeeperJar, "org.apache.zookeeper.server.ZooKeeperServerMain", path)
+	k.Await()
 }
 
 // forget removes a replica from the tables below a path.
@@ -66,9 +53,8 @@ func (k *Keeper) forget(path, replica string) {
 	}
 
 	commands.WriteString("quit\n")
-	line := append(slices.Clone(k.wrap), "java", "-cp", k.dir+":"+zookeeperJar, "org.apache.zookeeper.ZooKeeperMain", "-server", fmt.Sprintf("%s:%d", k.host, k.port))
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Dir, cmd.Stdin = k.dir, strings.NewReader(commands.String())
+	cmd := k.command("java", "-cp", k.dir+":"+zookeeperJar, "org.apache.zookeeper.ZooKeeperMain", "-server", k.Addr())
+	cmd.Stdin = strings.NewReader(commands.String())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		k.t.Fatalf("remove replica %s below %s: %v\n%s", replica, path, err, out)
 	}

@@ -1,11 +1,13 @@
 package chtest
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -14,19 +16,26 @@ import (
 
 // process is a server's process; it ends with the test's.
 type process struct {
+	t    testing.TB
+	what string   // its name in messages
+	dir  string   // of all its files; what it says is in stderr
+	host string   // that it listens on
+	port int      // that it answers on
+	wrap []string // what it is run by
+
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // guarded by mu; nil where it is not to run
 	done chan struct{} // guarded by mu; closed when the process has been waited for
 }
 
-// start starts a command line in a folder; what it says goes to the file log in it. With
-// again the process is started again that leaves by itself, restarts times at most.
-func (p *process) start(t testing.TB, what, dir, log string, line []string, again func()) {
-	t.Helper()
+// start starts a command line in the folder. With again the process is started again that
+// leaves by itself, restarts times at most.
+func (p *process) start(again func(), line ...string) {
+	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.startLocked(dir, log, line); err != nil {
-		t.Fatalf("start %s: %v", what, err)
+	if err := p.startLocked(line); err != nil {
+		p.t.Fatalf("start %s: %v", p.what, err)
 	}
 
 	if again == nil {
@@ -43,8 +52,8 @@ func (p *process) start(t testing.TB, what, dir, log string, line []string, agai
 			}
 
 			again()
-			if err := p.startLocked(dir, log, line); err != nil {
-				t.Errorf("start %s again: %v", what, err)
+			if err := p.startLocked(line); err != nil {
+				p.t.Errorf("start %s again: %v", p.what, err)
 			}
 
 			cmd, done = p.cmd, p.done
@@ -57,14 +66,14 @@ func (p *process) start(t testing.TB, what, dir, log string, line []string, agai
 const restarts = 3
 
 // startLocked starts the process. p.mu is held.
-func (p *process) startLocked(dir, log string, line []string) error {
-	said, err := os.OpenFile(filepath.Join(dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+func (p *process) startLocked(line []string) error {
+	said, err := os.OpenFile(filepath.Join(p.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer said.Close()
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, said, said
+	cmd := p.command(line...)
+	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -79,28 +88,54 @@ func (p *process) startLocked(dir, log string, line []string) error {
 	return nil
 }
 
-// await waits until the process answers on its port; said is what it says meanwhile.
-func (p *process) await(t testing.TB, what, addr string, said func() string) {
-	t.Helper()
+// command is a command line in the process's folder, run by what the process is run by.
+func (p *process) command(line ...string) *exec.Cmd {
+	line = slices.Concat(p.wrap, line)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Dir = p.dir
+	return cmd
+}
+
+// Addr is host:port.
+func (p *process) Addr() string { return fmt.Sprintf("%s:%d", p.host, p.port) }
+
+// Await waits until the process answers on its port.
+func (p *process) Await() {
+	p.t.Helper()
 	_, done := p.running()
-	Eventually(t, what+" answers on "+addr, 2*time.Minute, func() error {
+	Eventually(p.t, p.what+" answers on "+p.Addr(), 2*time.Minute, func() error {
 		select {
 		case <-done:
-			t.Fatalf("%s left at start:\n%s", what, said())
+			p.t.Fatalf("%s left at start:\n%s", p.what, p.Log())
 		default:
 		}
 
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		conn, err := net.DialTimeout("tcp", p.Addr(), time.Second)
 		if err == nil {
 			err = conn.Close()
 		}
 
 		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, said())
+			err = fmt.Errorf("%w\n%s", err, p.Log())
 		}
 
 		return err
 	})
+}
+
+// Log is the end of what the process said.
+func (p *process) Log() string {
+	var b bytes.Buffer
+	for _, name := range []string{"stderr", "error.log"} { // the second is ClickHouse's
+		text, _ := os.ReadFile(filepath.Join(p.dir, name))
+		if len(text) > 4000 {
+			text = text[len(text)-4000:]
+		}
+
+		fmt.Fprintf(&b, "%s:\n%s\n", name, text)
+	}
+
+	return b.String()
 }
 
 // running returns the process that is to run, nil without one, and when it ends.

@@ -9,9 +9,9 @@ import (
 // TestProcessStartsAgain: a process that is killed by somebody else runs again; one that the
 // test ends stays away.
 func TestProcessStartsAgain(t *testing.T) {
-	var p process
+	p := process{t: t, what: "sleep", dir: t.TempDir()}
 	again := make(chan int, 1)
-	p.start(t, "sleep", t.TempDir(), "said", []string{"sleep", "600"}, func() { again <- 1 })
+	p.start(func() { again <- 1 }, "sleep", "600")
 	first, _ := p.running()
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)

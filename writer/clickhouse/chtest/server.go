@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,18 +29,12 @@ import (
 
 // Server is a running server.
 type Server struct {
-	t    testing.TB
-	dir  string
-	bin  string
-	port int
-	http int
-	peer int
-	host string // that it listens on
-	// extra is configuration beside what every server has; wrap is what it is run by.
-	extra string
-	wrap  []string
 	process
-	o Options
+	bin   string
+	http  int
+	peer  int
+	extra string // configuration beside what every server has
+	o     Options
 }
 
 // Options change the server's configuration.
@@ -78,8 +71,10 @@ func newServer(t testing.TB, o Options) *Server {
 		t.Fatalf("find clickhouse-server: %v; install Debian's packages clickhouse-server and clickhouse-client", err)
 	}
 
-	s := &Server{t: t, bin: bin, dir: folder(t), o: o, host: "127.0.0.1"}
-	s.port, s.http, s.peer = freePort(t), freePort(t), freePort(t)
+	s := &Server{
+		process: process{t: t, what: "clickhouse-server", dir: folder(t), host: "127.0.0.1", port: freePort(t)},
+		bin:     bin, http: freePort(t), peer: freePort(t), o: o,
+	}
 	t.Cleanup(s.Kill)
 	return s
 }
@@ -113,9 +108,6 @@ func folder(t testing.TB) string {
 	return dir
 }
 
-// Addr is host:port of the native protocol.
-func (s *Server) Addr() string { return fmt.Sprintf("%s:%d", s.host, s.port) }
-
 // Store is the store URL of the database.
 func (s *Server) Store(database string) string { return "clickhouse://" + s.Addr() + "/" + database }
 
@@ -143,16 +135,9 @@ func (s *Server) Up() {
 // thread that is gone.
 func (s *Server) Launch() {
 	s.t.Helper()
-	line := append(slices.Clone(s.wrap), s.bin, "--config-file="+filepath.Join(s.dir, "config.xml"))
-	s.start(s.t, "clickhouse-server", s.dir, "stderr", line, func() {
+	s.start(func() {
 		s.t.Logf("clickhouse-server on %s has left by itself, and is started again:\n%s", s.Addr(), s.Log())
-	})
-}
-
-// Await waits until the server answers on its port.
-func (s *Server) Await() {
-	s.t.Helper()
-	s.await(s.t, "clickhouse-server", s.Addr(), s.Log)
+	}, s.bin, "--config-file="+filepath.Join(s.dir, "config.xml"))
 }
 
 // Stop ends the process as an operator does (SIGTERM) and waits until it is gone.
@@ -168,21 +153,6 @@ func (s *Server) Stop() {
 	case <-time.After(2 * time.Minute):
 		s.t.Fatalf("clickhouse-server does not leave on SIGTERM:\n%s", s.Log())
 	}
-}
-
-// Log is the end of what the server said.
-func (s *Server) Log() string {
-	var b bytes.Buffer
-	for _, name := range []string{"stderr", "error.log"} {
-		text, _ := os.ReadFile(filepath.Join(s.dir, name))
-		if len(text) > 4000 {
-			text = text[len(text)-4000:]
-		}
-
-		fmt.Fprintf(&b, "%s:\n%s\n", name, text)
-	}
-
-	return b.String()
 }
 
 // Conn opens a connection to a database ("" is default). It is closed with the test.

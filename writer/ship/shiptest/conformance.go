@@ -67,12 +67,6 @@ func Rank(job string, rank, version uint32) row.Rank {
 	}
 }
 
-// Batches returns the rows as the batches that a shipper would insert.
-func Batches(t testing.TB, rows *row.Rows) []*ship.Batch {
-	t.Helper()
-	return ship.Cut(rows)
-}
-
 // Conform checks that a sink is one. open returns a new handle on the same empty
 // store each time it is called.
 func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
@@ -86,7 +80,7 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 	}
 
 	job := "job 'ü/..\\" + t.Name()
-	batches := Batches(t, Rows(job, 3, 0, 3000))
+	batches := ship.Cut(Rows(job, 3, 0, 3000))
 	days := map[int64]bool{}
 	for _, b := range batches {
 		days[b.Day] = true
@@ -114,12 +108,12 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 		}
 	})
 	t.Run("OtherRowsAreNot", func(t *testing.T) {
-		for _, b := range append(Batches(t, Rows(job, 4, 0, 100)), Batches(t, Rows(job+"x", 3, 0, 100))...) {
+		for _, b := range append(ship.Cut(Rows(job, 4, 0, 100)), ship.Cut(Rows(job+"x", 3, 0, 100))...) {
 			want(t, ctx, sink, b, none(b))
 		}
 	})
 	t.Run("PartStored", func(t *testing.T) {
-		for _, b := range Batches(t, Rows(job, 3, 2990, 32)) {
+		for _, b := range ship.Cut(Rows(job, 3, 2990, 32)) {
 			got := stored(t, ctx, sink, b)
 			for i, g := range got {
 				if had := known(b, i); g != had {
@@ -133,7 +127,7 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 	t.Run("EndedContext", func(t *testing.T) {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		b := Batches(t, Rows(job, 9, 1, 5))[0]
+		b := ship.Cut(Rows(job, 9, 1, 5))[0]
 		if err := sink.Insert(ended, b); err != nil {
 			want(t, ctx, sink, b, none(b))
 		}
@@ -159,11 +153,11 @@ func known(b *ship.Batch, i int) bool {
 
 func ranks(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	second := &row.Rows{Ranks: []row.Rank{Rank(job, 3, 2)}}
-	b := Batches(t, second)[0]
+	b := ship.Cut(second)[0]
 	want(t, ctx, sink, b, none(b))
 	insert(t, ctx, sink, b)
 	want(t, ctx, sink, b, all(b))
-	first := Batches(t, &row.Rows{Ranks: []row.Rank{Rank(job, 3, 1), Rank(job, 3, 2), Rank(job, 3, 3)}})[0]
+	first := ship.Cut(&row.Rows{Ranks: []row.Rank{Rank(job, 3, 1), Rank(job, 3, 2), Rank(job, 3, 3)}})[0]
 	want(t, ctx, sink, first, []bool{true, true, false})
 }
 
@@ -171,7 +165,7 @@ func others(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	entry := row.Ledger{Job: job, Rank: 3, Segment: 5, Name: "1753000000", State: "emitted", Kind: "Step", Records: 7, AtNs: Base}
 	second := entry
 	second.State, second.Reason = "dropped", "ring-full"
-	b := Batches(t, &row.Rows{Ledger: []row.Ledger{entry, second}})[0]
+	b := ship.Cut(&row.Rows{Ledger: []row.Ledger{entry, second}})[0]
 	want(t, ctx, sink, b, none(b))
 	insert(t, ctx, sink, b)
 	want(t, ctx, sink, b, all(b))
@@ -223,12 +217,4 @@ func brief(marks []bool) string {
 }
 
 func none(b *ship.Batch) []bool { return make([]bool, b.Len()) }
-
-func all(b *ship.Batch) []bool {
-	marks := none(b)
-	for i := range marks {
-		marks[i] = true
-	}
-
-	return marks
-}
+func all(b *ship.Batch) []bool  { return slices.Repeat([]bool{true}, b.Len()) }
