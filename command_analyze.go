@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -218,16 +217,6 @@ func (a *analysis) terminal(w io.Writer) report.TableOptions {
 
 // made is the stamp of what is written now.
 func made() report.Made { return report.Made{At: time.Now(), By: version} }
-
-// htmlFile writes the report to a file.
-func (a *analysis) htmlFile(path string, v *verdict.Verdict) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-
-	return errors.Join(report.HTML(f, v, a.picture(), made()), f.Close())
-}
 
 // analyzeCommand is the batch verdict: all rows are there, and none is waited for.
 func analyzeCommand() *cobra.Command {

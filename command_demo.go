@@ -20,7 +20,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/deploy/examples/dataparallel"
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -297,8 +299,9 @@ func (d *demo) analyze(ctx context.Context) (*verdict.Verdict, error) {
 	}
 
 	path := filepath.Join(d.dir, "report.html")
-	if err := a.htmlFile(path, v); err != nil {
-		return nil, err
+	err = keep.Replace(path, 0o644, func(w io.Writer) error { return report.HTML(w, v, a.picture(), made()) })
+	if err != nil {
+		return nil, fmt.Errorf("write report: %w", err)
 	}
 
 	fmt.Fprintf(d.out, "\nreport: %s\n", path)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -22,11 +22,6 @@ import (
 
 // exporting are the settings of laggard export.
 type exporting struct{ format, table, job, out, from string }
-
-var (
-	exportFormats = []string{"parquet", "arrow", "chrome"}
-	exportTables  = []string{row.RanksTable, row.StepsTable, row.CommunicationsTable, row.RecordsTable}
-)
 
 // exportCommand hands data to other tools: it decides nothing and leaves nothing out.
 func exportCommand() *cobra.Command {
@@ -58,16 +53,14 @@ its ranges as a Chrome trace for https://ui.perfetto.dev: a rank is a process, a
 
 // check refuses words that are unknown, with the nearest that is known.
 func (e *exporting) check() error {
-	switch {
-	case !slices.Contains(exportFormats, e.format):
-		return usage("laggard export: --format %q: want parquet, arrow or chrome%s", e.format, didYouMean(e.format, exportFormats))
-	case !slices.Contains(exportTables, e.table):
-		return usage("laggard export: --table %q: want ranks, steps, communications or records%s", e.table, didYouMean(e.table, exportTables))
-	case e.out == "":
+	err := cmp.Or(
+		oneOf("laggard export: --format %q: want parquet, arrow or chrome", e.format, "parquet", "arrow", "chrome"),
+		oneOf("laggard export: --table %q: want ranks, steps, communications or records", e.table, row.RanksTable, row.StepsTable, row.CommunicationsTable, row.RecordsTable))
+	if err == nil && e.out == "" {
 		return usage("laggard export: -o FILE is missing (- is stdout)")
 	}
 
-	return nil
+	return err
 }
 
 // run writes the file, then says what of the source is not in it.

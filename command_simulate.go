@@ -133,7 +133,7 @@ func (s *simulation) draw(t *simulate.Trace) (cfg simulate.Config, err error) {
 	}
 
 	if err != nil {
-		return cfg, usageError{err.Error()}
+		return cfg, usageError{err}
 	}
 
 	return cfg, nil

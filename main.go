@@ -57,18 +57,17 @@ func run(args []string) int {
 	root := rootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	// A verdict's code is no error to print: the verdict was printed.
-	var exit exitCode
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &exit):
+	}
+
+	// A verdict's code is no error to print: the verdict was printed.
+	if exit, ok := errors.AsType[exitCode](err); ok {
 		return int(exit)
 	}
 
 	fmt.Fprintf(os.Stderr, "laggard: %v\n", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[usageError](err); ok {
 		return verdict.ExitUsage
 	}
 
@@ -155,13 +154,11 @@ type exitCode int
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // usageError is a command line that can't be carried out as it stands.
-type usageError struct{ message string }
-
-func (e usageError) Error() string { return e.message }
+type usageError struct{ error }
 
 // usage is an error of the command line: exit code 2.
 func usage(format string, args ...any) error {
-	return usageError{fmt.Sprintf(format, args...)}
+	return usageError{fmt.Errorf(format, args...)}
 }
 
 // flagError turns the flag library's error into a usage error with the nearest flag.

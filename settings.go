@@ -24,13 +24,8 @@ const environmentAnnotation = "environment"
 
 // environment gives a flag another name in the environment.
 func environment(flags *pflag.FlagSet, flag, name string) {
-	f := flags.Lookup(flag)
-	f.Usage += " (environment " + name + ")"
-	if f.Annotations == nil {
-		f.Annotations = map[string][]string{}
-	}
-
-	f.Annotations[environmentAnnotation] = []string{name}
+	flags.Lookup(flag).Usage += " (environment " + name + ")"
+	_ = flags.SetAnnotation(flag, environmentAnnotation, []string{name}) // its error is of a flag that is not there
 }
 
 // withSettings adds --config to a command and fills flags that the command line

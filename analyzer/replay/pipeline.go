@@ -6,7 +6,7 @@ import "slices"
 type clock struct {
 	stages         int
 	passes, before []float64 // per stage, seconds in a step
-	fore, back     []float64 // per stage and micro-batch: when its pass was done
+	fore, back     []float64 // per stage and micro-batch: when its pass was done, notYet before
 	at             []float64 // per stage: free from then on
 	next           []int     // per stage: passes done
 }
@@ -20,6 +20,9 @@ func (c *clock) reset(stages int) {
 	clear(c.passes)
 	clear(c.before)
 }
+
+// notYet stands for when a pass was done that is not done: times are from 0 on.
+const notYet = -1
 
 // steady is how many micro-batches a stage are played one by one: after them each
 // takes as long as the slowest stage needs for it.
@@ -39,6 +42,10 @@ func (c *clock) play(forward float64, micro, m int) float64 {
 	s := c.stages
 	if len(c.fore) < s*m {
 		c.fore, c.back = make([]float64, s*m), make([]float64, s*m)
+	}
+
+	for i := range s * m {
+		c.fore[i], c.back[i] = notYet, notYet
 	}
 
 	copy(c.at, c.before)
@@ -82,17 +89,13 @@ func (c *clock) advance(p, m int, forward, work float64) int {
 
 		switch {
 		case !backward && p > 0:
-			if c.passed(p-1, m) <= k {
-				return done
-			}
-
 			from = c.fore[(p-1)*m+k]
 		case backward && p < c.stages-1:
-			if c.returned(p+1, m) <= k {
-				return done
-			}
-
 			from = c.back[(p+1)*m+k]
+		}
+
+		if from == notYet {
+			return done
 		}
 
 		c.at[p] = max(c.at[p], from) + took
@@ -108,15 +111,3 @@ func (c *clock) advance(p, m int, forward, work float64) int {
 
 	return done
 }
-
-// passed is how many forwards stage p has done, returned how many backwards.
-func (c *clock) passed(p, m int) int {
-	warm := min(c.stages-p-1, m)
-	if n := c.next[p]; n <= warm {
-		return n
-	}
-
-	return min(m, warm+(c.next[p]-warm+1)/2)
-}
-
-func (c *clock) returned(p, m int) int { return c.next[p] - c.passed(p, m) }

@@ -19,7 +19,8 @@ type replay struct {
 	skipped int
 	classes []string
 	ideal   []int64 // by class; -1 = there is no such operation
-	// Plays done, and to be done as far as is known.
+	// Until playing is set, plays are counted and not done: what is to be done is known before it begins.
+	playing     bool
 	progress    func(done, total int)
 	done, plays int
 }
@@ -110,8 +111,14 @@ func median(x []float64) float64 {
 }
 
 // total plays every step with the durations that choose gives, which only reads, and
-// returns the sum of the step times, ns.
+// returns the sum of the step times, ns; NaN of plays that are only counted, for no condition on a
+// figure holds then that would leave others out.
 func (r *replay) total(choose func(o *op) int64) float64 {
+	if !r.playing {
+		r.plays++
+		return math.NaN()
+	}
+
 	times := make([]int64, len(r.steps))
 	parallel(r.steps, func(i int, s *step) { times[i] = s.play(choose) })
 	sum := 0.0
@@ -121,7 +128,7 @@ func (r *replay) total(choose func(o *op) int64) float64 {
 
 	r.done++
 	if r.progress != nil {
-		r.progress(r.done, max(r.done, r.plays))
+		r.progress(r.done, r.plays)
 	}
 
 	return sum
@@ -146,7 +153,6 @@ const slowShare = 0.03
 // result plays whatever a Result says, each figure one or a few plays of all steps.
 func (r *replay) result(repairs []Repair) *Result {
 	workers := r.worst()
-	r.plays = r.count(repairs, workers)
 	was, ideal := r.total(asRecorded), r.alike(func(*op) bool { return false })
 	recorded := 0.0
 	for _, s := range r.steps {
@@ -167,31 +173,6 @@ func (r *replay) result(repairs []Repair) *Result {
 	r.repair(res, repairs, was)
 	r.workers(res, workers, was, ideal)
 	return res
-}
-
-// count returns how many plays a result takes, for who shows progress.
-func (r *replay) count(repairs []Repair, workers []int) int {
-	stages, replicas := map[int]bool{}, map[int]bool{}
-	for i := range r.ranks {
-		stages[r.stage[i]] = true
-	}
-
-	for _, w := range workers {
-		replicas[r.replica[w]] = true
-	}
-
-	n := 2 + 2*len(workers) + len(stages) + len(replicas) + 2 // as it was, all alike; the worst workers, the last stage
-	for _, t := range r.ideal {
-		if t >= 0 {
-			n++
-		}
-	}
-
-	if len(repairs) > 0 {
-		n += len(repairs) + 1
-	}
-
-	return n
 }
 
 // repair fills what the repairs save, each alone and all together.

@@ -106,6 +106,8 @@ func (j *Job) Replay(repairs []Repair, progress func(done, total int)) (*Result,
 
 	r := newReplay(j, ranks, steps)
 	r.skipped, r.progress = len(j.steps)-len(steps), progress
+	r.result(repairs)
+	r.playing = true
 	return r.result(repairs), nil
 }
 

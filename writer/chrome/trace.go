@@ -28,17 +28,13 @@ import (
 type Writer struct {
 	out    *bufio.Writer
 	base   int64
-	based  bool
-	begun  bool
+	begun  bool // the head is written, and what it says is fixed
 	some   bool
-	buf    []byte
 	tracks map[track][]*lane
 	next   map[uint32]int             // last tid of a rank
 	named  map[uint32]bool            // ranks whose process has a name
 	quoted map[string]json.RawMessage // texts as JSON
-	sorted []int32                    // the records at hand, by start
 	note   string
-	err    error
 }
 
 // track is what lies together in the viewer.
@@ -54,7 +50,7 @@ type track struct {
 // epoch; 0 is the start of the first range.
 func NewWriter(out io.Writer, base int64) *Writer {
 	return &Writer{
-		out: bufio.NewWriterSize(out, 1<<16), base: base, based: base != 0,
+		out: bufio.NewWriterSize(out, 1<<16), base: base,
 		tracks: map[track][]*lane{}, next: map[uint32]int{}, named: map[uint32]bool{}, quoted: map[string]json.RawMessage{},
 	}
 }
@@ -84,17 +80,16 @@ func (w *Writer) process(rank uint32, node string, at int64) {
 
 // Records writes raw ranges, in any order; it keeps none of them.
 func (w *Writer) Records(records []row.Record) {
-	w.sorted = w.sorted[:0]
+	sorted := make([]*row.Record, len(records))
 	for i := range records {
-		w.sorted = append(w.sorted, int32(i))
+		sorted[i] = &records[i]
 	}
 
-	slices.SortStableFunc(w.sorted, func(i, j int32) int {
-		a, b := &records[i], &records[j] // of two that begin together the longer one is around the other
+	slices.SortStableFunc(sorted, func(a, b *row.Record) int { // of two that begin together the longer one is around the other
 		return cmp.Or(cmp.Compare(a.StartNs, b.StartNs), cmp.Compare(b.DurNs, a.DurNs))
 	})
-	for _, i := range w.sorted {
-		w.record(&records[i])
+	for _, r := range sorted {
+		w.record(r)
 	}
 }
 
@@ -125,7 +120,7 @@ func (w *Writer) record(r *row.Record) {
 	b = number(b, "tokens", r.Tokens, r.Tokens != 0)
 	b = number(b, "exposed_ns", r.ExposedNs, r.ExposedNs > 0)
 	b = number(b, "open", int64(r.Open), r.Open != 0)
-	w.event(append(b, "}}"...))
+	w.write(append(b, "}}"...))
 }
 
 // number appends an argument of an event, if it was measured.
@@ -151,30 +146,28 @@ func (w *Writer) Step(s *row.Step) {
 	b = number(b, "dataloader_ns", s.DataLoaderNs, s.DataLoaderNs >= 0)
 	b = number(b, "checkpoint_ns", s.CheckpointNs, s.CheckpointNs >= 0)
 	b = number(b, "self_ns", s.SelfNs, s.SelfNs >= 0)
-	w.event(append(b, "}}"...))
+	w.write(append(b, "}}"...))
 }
 
 // start fixes the base and writes the head.
 func (w *Writer) start(at int64) {
-	if !w.based {
-		w.base, w.based = at, true
+	if w.begun {
+		return
 	}
 
-	if !w.begun {
-		w.begun = true
-		note := ""
-		if w.note != "" {
-			note = fmt.Sprintf(`,"note":%s`, w.text(w.note))
-		}
-
-		w.write(fmt.Appendf(nil, `{"displayTimeUnit":"ms","otherData":{"writer":"laggard","base_ns":"%d"%s},"traceEvents":[`, w.base, note))
+	w.begun, w.base = true, cmp.Or(w.base, at)
+	note := ""
+	if w.note != "" {
+		note = fmt.Sprintf(`,"note":%s`, w.text(w.note))
 	}
+
+	w.write(fmt.Appendf(nil, `{"displayTimeUnit":"ms","otherData":{"writer":"laggard","base_ns":"%d"%s},"traceEvents":[`, w.base, note))
 }
 
 // slice begins a complete event up to its args.
 func (w *Writer) slice(name, category string, t track, start, dur int64) []byte {
 	tid := w.lane(t, start, start+max(dur, 0))
-	b := append(w.buf[:0], `{"ph":"X","name":`...)
+	b := append(w.event(), `{"ph":"X","name":`...)
 	b = append(b, w.text(name)...)
 	b = append(append(b, `,"cat":`...), w.text(category)...)
 	b = strconv.AppendUint(append(b, `,"pid":`...), uint64(t.rank), 10)
@@ -249,7 +242,7 @@ func micros(b []byte, ns int64) []byte {
 }
 
 func (w *Writer) meta(name string, rank uint32, tid int, key string, value []byte) {
-	w.event(fmt.Appendf(nil, `{"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"%s":%s}}`, name, rank, tid, key, value))
+	w.write(fmt.Appendf(w.event(), `{"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"%s":%s}}`, name, rank, tid, key, value))
 }
 
 // text is s as JSON.
@@ -270,34 +263,26 @@ func (w *Writer) text(s string) []byte {
 	return q
 }
 
-func (w *Writer) event(b []byte) {
+// event begins an event, in the buffer that takes it: nothing may be written before it is.
+func (w *Writer) event() []byte {
+	b := w.out.AvailableBuffer()
 	if w.some {
-		w.write([]byte(",\n"))
+		b = append(b, ",\n"...)
 	}
 
 	w.some = true
-	w.write(b)
-	if cap(b) > cap(w.buf) {
-		w.buf = b[:0]
-	}
+	return b
 }
 
-func (w *Writer) write(b []byte) {
-	if w.err == nil {
-		_, w.err = w.out.Write(b)
-	}
-}
+// write writes; the buffer keeps the first error for Close.
+func (w *Writer) write(b []byte) { _, _ = w.out.Write(b) }
 
 // Close ends the trace and returns the first error of any write.
 func (w *Writer) Close() error {
 	w.start(0)
 	w.write([]byte("]}\n"))
-	if w.err == nil {
-		w.err = w.out.Flush()
-	}
-
-	if w.err != nil {
-		return fmt.Errorf("write Chrome trace: %w", w.err)
+	if err := w.out.Flush(); err != nil {
+		return fmt.Errorf("write Chrome trace: %w", err)
 	}
 
 	return nil

@@ -105,7 +105,7 @@ func (t *capture) giveComms(rank *rankOutput, comms []comm, device bool) {
 	}
 
 	exposed := work.exposed(intervals)
-	rank.spans = slices.Grow(rank.spans, len(comms)+len(t.host)+len(t.device))
+	rank.ranges = slices.Grow(rank.ranges, len(comms)+len(t.host)+len(t.device))
 	for i := range comms {
 		c := &comms[i]
 		r := record.New(record.Communication)

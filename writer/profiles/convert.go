@@ -268,7 +268,7 @@ func (t *Tree) profile(ctx context.Context, file *profileFile, worker int) (*out
 			out.Note(file.Path, "it tells no rank of its %d processes: they are numbered by their devices, and files by the order of names", len(out.ranks))
 		}
 
-		if len(r.spans) == 0 && (r.Partly || r.computed.to <= r.computed.from) {
+		if len(r.ranges) == 0 && (r.Partly || r.computed.to <= r.computed.from) {
 			out.Unread(file.Path, "no range of the job in it")
 			continue
 		}
@@ -277,7 +277,7 @@ func (t *Tree) profile(ctx context.Context, file *profileFile, worker int) (*out
 			return nil, err
 		}
 
-		r.spans, r.words, r.index, r.Groups = nil, nil, nil, nil // what is written is not held
+		r.ranges, r.words, r.Groups = nil, nil, nil // what is written is not held
 	}
 
 	out.ranks = slices.DeleteFunc(out.ranks, func(r *rankOutput) bool { return r.paths == nil })

@@ -53,7 +53,7 @@ func rankIn(v []byte) int {
 	return unknownRank
 }
 
-// mostRanges bounds the ranges of one profile: some 100 MB.
+// mostRanges bounds the ranges of one profile: some 200 MB.
 const mostRanges = 1 << 20
 
 // output is one profile, and takes what a format reads of it. It is not safe for concurrent use.
@@ -83,7 +83,7 @@ func (o *output) Rank(id record.Meta) *rankOutput {
 		}
 	}
 
-	r := &rankOutput{Meta: id, out: o, index: map[string]uint32{"": 0}, words: []string{""}}
+	r := &rankOutput{Meta: id, out: o, words: map[string]string{}}
 	o.ranks = append(o.ranks, r)
 	return r
 }
@@ -111,11 +111,10 @@ func told(list []Problem, path, format string, args []any) []Problem {
 type rankOutput struct {
 	// Meta is whose ranges they are, as far as the profile says it. Groups may be set until Read returns.
 	record.Meta
-	named bool // Rank is that of the file's name
-	out   *output
-	spans []span
-	words []string
-	index map[string]uint32
+	named  bool // Rank is that of the file's name
+	out    *output
+	ranges []record.Record
+	words  map[string]string // one copy of each
 	// Partly says that steps are marked of which the profile holds only a part, so they are left out.
 	Partly bool
 	// computed is from the first to the last that the rank computed.
@@ -126,19 +125,8 @@ type rankOutput struct {
 	paths   []string
 }
 
-// span is a record with its words as numbers: a trace has many ranges and few words.
-type span struct {
-	start, dur, hostStart, hostDur, exposed int64
-	step, count, bytes, tokens              int64
-	thread                                  uint64
-	name, op, opRaw, group, dtype, path     uint32
-	peer                                    int32
-	kind                                    record.Kind
-	side                                    record.Side
-	open                                    bool
-}
-
-// Add takes a range. It keeps nothing of rec but its words.
+// Add takes a range. It keeps nothing of rec but its words, each once: a trace has many ranges and few
+// words.
 func (r *rankOutput) Add(rec *record.Record) {
 	if r.out.ranges >= mostRanges {
 		r.out.beyond++
@@ -146,55 +134,35 @@ func (r *rankOutput) Add(rec *record.Record) {
 	}
 
 	r.out.ranges++
-	r.spans = append(r.spans, span{
-		start: rec.Start, dur: max(rec.Dur, 0), hostStart: rec.HostStart, hostDur: rec.HostDur, exposed: rec.Exposed,
-		step: rec.Step, count: rec.Count, bytes: rec.Bytes, tokens: rec.Tokens, thread: rec.Thread,
-		name: r.word(rec.Name), op: r.word(rec.Op), opRaw: r.word(rec.OpRaw), group: r.word(rec.Group), dtype: r.word(rec.Dtype), path: r.word(rec.Path),
-		peer: rec.Peer, kind: rec.Kind, side: rec.Side, open: rec.Open,
-	})
+	one := *rec
+	one.Dur = max(rec.Dur, 0)
+	for _, w := range []*string{&one.Name, &one.Op, &one.OpRaw, &one.Group, &one.Dtype, &one.Path} {
+		*w = r.word(*w)
+	}
+
+	r.ranges = append(r.ranges, one)
 }
 
 // Computed notes from when to when a rank computed: a profile that marks no step, and has no range, may
 // have that.
 func (r *rankOutput) Computed(from, to int64) { r.computed = interval{from, to} }
 
-// word returns the number of a word.
-func (r *rankOutput) word(w string) uint32 {
-	n, ok := r.index[w]
+// word returns the copy of a word that is kept.
+func (r *rankOutput) word(w string) string {
+	kept, ok := r.words[w]
 	if !ok {
-		w = strings.Clone(record.Clip(w, record.MaxWord))
-		n = uint32(len(r.words))
-		r.words = append(r.words, w)
-		r.index[w] = n
+		kept = strings.Clone(record.Clip(w, record.MaxWord))
+		r.words[kept] = kept
 	}
 
-	return n
+	return kept
 }
 
-// record returns the record of a span.
-func (r *rankOutput) record(s *span) record.Record {
-	return record.Record{
-		Kind: s.kind, Side: s.side, Open: s.open, Name: r.words[s.name], Step: s.step,
-		Start: s.start, Dur: s.dur, HostStart: s.hostStart, HostDur: s.hostDur, Exposed: s.exposed, Thread: s.thread,
-		Op: r.words[s.op], OpRaw: r.words[s.opRaw], Group: r.words[s.group], Dtype: r.words[s.dtype], Path: r.words[s.path],
-		Peer: s.peer, Count: s.count, Bytes: s.bytes, Tokens: s.tokens,
-	}
-}
-
-// begin is the host's start of the range where it is known, else its own.
-func (s *span) begin() int64 {
-	if s.side == record.Device && s.hostStart != 0 {
-		return s.hostStart
+// hostEnd is the host's end of a range where it is known, else its own.
+func hostEnd(r *record.Record) int64 {
+	if r.Side == record.Device && r.HostStart != 0 {
+		return r.HostStart + r.HostDur
 	}
 
-	return s.start
-}
-
-// hostEnd is the host's end of the range where it is known, else its own.
-func (s *span) hostEnd() int64 {
-	if s.side == record.Device && s.hostStart != 0 {
-		return s.hostStart + s.hostDur
-	}
-
-	return s.start + s.dur
+	return r.End()
 }

@@ -22,8 +22,8 @@ func (t *Tree) write(r *rankOutput) error {
 		r.out.Note(file.Path, "it marks no step: all of it is taken for one")
 	}
 
-	slices.SortStableFunc(r.spans, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.begin(), b.begin()), cmp.Compare(a.kind, b.kind))
+	slices.SortStableFunc(r.ranges, func(a, b record.Record) int {
+		return cmp.Or(cmp.Compare(a.HostBegin(), b.HostBegin()), cmp.Compare(a.Kind, b.Kind))
 	})
 	if r.Rank < 0 {
 		r.Rank = rankOfName(file.name)
@@ -35,9 +35,9 @@ func (t *Tree) write(r *rankOutput) error {
 		r.out.Note(file.Path, "it tells no rank, nor does its name (rank0, worker0): ranks are numbered by the order of names")
 	}
 
-	r.written.from = r.spans[0].begin()
-	for i := range r.spans {
-		r.written.to = max(r.written.to, r.spans[i].hostEnd())
+	r.written.from = r.ranges[0].HostBegin()
+	for i := range r.ranges {
+		r.written.to = max(r.written.to, hostEnd(&r.ranges[i]))
 	}
 
 	dir := filepath.Join(t.Dir, t.Job, strconv.Itoa(r.Rank))
@@ -50,18 +50,18 @@ func (t *Tree) write(r *rankOutput) error {
 
 // asOneStep takes all that a rank did for one step, where none is marked.
 func (r *rankOutput) asOneStep() bool {
-	if r.Partly || slices.ContainsFunc(r.spans, func(s span) bool { return s.kind == record.Step }) {
+	if r.Partly || slices.ContainsFunc(r.ranges, func(x record.Record) bool { return x.Kind == record.Step }) {
 		return false
 	}
 
 	all := r.computed
 	if all.to <= all.from {
-		all.from, all.to = r.spans[0].begin(), 0
+		all.from, all.to = r.ranges[0].HostBegin(), 0
 	}
 
-	for i := range r.spans {
-		s := &r.spans[i]
-		all = interval{min(all.from, s.begin()), max(all.to, s.hostEnd(), s.start+s.dur)}
+	for i := range r.ranges {
+		x := &r.ranges[i]
+		all = interval{min(all.from, x.HostBegin()), max(all.to, hostEnd(x), x.End())}
 	}
 
 	step := record.New(record.Step)
@@ -96,8 +96,8 @@ func (r *rankOutput) lines(dir string, meta record.Meta) (err error) {
 	}()
 	size := segment.DefaultLimit
 	var line []byte
-	for i := range r.spans {
-		rec := r.record(&r.spans[i])
+	for i := range r.ranges {
+		rec := &r.ranges[i]
 		rec.Ring, rec.Seq = uint32(r.out.hash)|1, uint64(i)
 		line = rec.AppendLine(line[:0])
 		if size+len(line) > segment.DefaultLimit {
