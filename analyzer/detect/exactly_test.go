@@ -95,6 +95,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"congestion", 990000093},
 		{"whole-host", 740000079},
 		{"compound", 91065},
+		{"compound", 20261240},      // passing times that two nodes have at once are nobody's where no groups are told
 		{"compound", 271828214},     // who is slow does not learn its fault as its past when a mate gets slower
 		{"slow-link", 624790632244}, // a stage on one node may wait for another's link
 		{"culprits", 620000051},     // who was accused first does not recover when a mate of its pipeline gets slower

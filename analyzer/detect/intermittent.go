@@ -229,6 +229,8 @@ func (e *Engine) passing() []event {
 				drop = drop || better(o, ev, j < i)
 			case ev.Signal == own && (o.Signal != own || o.Effect > ev.Effect):
 				drop = true // somebody else explains it
+			case ev.Signal == compute && o.Signal == compute && e.unknownMates():
+				drop = true // either may have waited for the other, or both for a wire
 			}
 		}
 
