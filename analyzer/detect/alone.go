@@ -83,9 +83,19 @@ func (e *Engine) stepsGrewWith(g int) bool {
 		}
 	}
 
+	grown, x := e.grewSince(e.alone[own].FirstSlow(g)), e.aloneExcess(g)
+	return grown > 0 && x >= explainedShare*grown && grown >= identityShare/2*x
+}
+
+// grewSince is by how many seconds the job's steps are longer since that step, within a window of it; 0 where they
+// became longer at another time, or did not.
+func (e *Engine) grewSince(step int64) float64 {
 	rise, since := e.level.Change(level.Step)
-	grown, x := -e.stepMedian*math.Expm1(-rise), e.aloneExcess(g)
-	return abs(int(since-e.alone[own].FirstSlow(g))) <= threshold.Window && x >= explainedShare*grown && grown >= identityShare/2*x
+	if abs(int(since-step)) > threshold.Window {
+		return 0
+	}
+
+	return -e.stepMedian * math.Expm1(-rise)
 }
 
 // findHomes finds the home of each role: the node that has so many of its ranks that the middle of them says nothing
@@ -239,7 +249,7 @@ func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
 // much longer: the pipeline waits for that stage where no range tells.
 func (e *Engine) mayWaitForLink(g int, x float64) bool {
 	return slices.ContainsFunc(e.slowLinks(), func(w link.Slow) bool {
-		return abs(int(e.alone[own].FirstSlow(g)-w.Since)) <= threshold.Window && -w.Now*math.Expm1(-w.Rise) >= x
+		return abs(int(e.alone[own].FirstSlow(g)-w.Since)) <= threshold.Window && w.Cost >= x
 	})
 }
 

@@ -4,11 +4,9 @@ import (
 	"math"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/cost"
-	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
-	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -86,14 +84,11 @@ func (e *Engine) grewWithLinks(slow []link.Slow) float64 {
 	}
 
 	most := 0.0
-	rise, since := e.level.Change(level.Step)
 	for _, w := range slow {
-		if abs(int(since-w.Since)) <= threshold.Window {
-			most = max(most, min(-math.Expm1(-rise), w.Cost/e.stepMedian))
-		}
+		most = max(most, min(e.grewSince(w.Since), w.Cost))
 	}
 
-	return most
+	return most / e.stepMedian
 }
 
 // withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the

@@ -110,7 +110,8 @@ const (
 	// proves whose it is.
 	unprovenAlarm = 10
 	// overAlarm is the z from which a condition that is over is told as one: of 1,500 culprits those that had
-	// recovered had 19 and more, and healthy ranks that were taken for one 5 to 10. Below it is at most an event, where it was short and strong.
+	// recovered had 19 and more, and healthy ranks that were taken for one 5 to 10. Below it is at most an event,
+	// where it was short and strong.
 	overAlarm = 10
 	// leadEffect is the least effect for which a rank that its own groups wait for
 	// needs no more than the usual z: 5 % seldom looks smaller, and of a hundred healthy

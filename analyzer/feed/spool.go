@@ -67,7 +67,7 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 }
 
 // sort puts the records in memory in order. It merges stretches that rise already, for those of one
-// process mostly come in order: a third of the time of a sort that compares them all.
+// process mostly come in order: half the time of a sort that compares them all.
 func (s *spool) sort() {
 	var ends []int
 	for i := range s.order {

@@ -283,7 +283,7 @@ def follow(work, pending, future):
 
     _pending[key] = (weakref.ref(work, lost), pending)
     if future:
-        futures.follow(work, lambda _: pending.completed(_now()))
+        futures.tell(work, lambda _: pending.completed(_now()))
 
 
 def unfollow(work):

@@ -18,16 +18,16 @@ _PATIENCE = 2  # seconds
 _outstanding = set()  # weak references to what futures hold; each leaves in C, where no other thread gets a turn
 
 
-def called(function):
-    """Returns a function that only a future will hold."""
+def watched(function):
+    """Returns function, which a future will hold: the end of the process waits until nobody does."""
     _outstanding.add(weakref.ref(function, _outstanding.discard))
     return function
 
 
-def follow(work, function):
+def tell(work, function):
     """Has a Work call function when it is complete; reports whether its backend can."""
     try:
-        work.get_future().add_done_callback(called(function))
+        work.get_future().add_done_callback(watched(function))
     except Exception:  # pylint: disable=broad-except
         return False  # wait() tells
     return True

@@ -217,7 +217,7 @@ def _hook(state, bucket):
         theirs, hook = state.inner
         return _ranged(state, bucket, lambda: hook(theirs, bucket), True)
     future = _ranged(state, bucket, lambda: state.reduce(bucket), False)
-    return future.then(futures.called(lambda f: f.value()[0]))
+    return future.then(futures.watched(lambda f: f.value()[0]))
 
 
 def _ranged(state, bucket, action, theirs):
@@ -267,7 +267,7 @@ class _Flight(object):
         """Ends the range when the future is complete."""
         if self.span.slot == OFF:
             return
-        future.add_done_callback(futures.called(self._done))
+        future.add_done_callback(futures.watched(self._done))
 
     def _done(self, _):
         try:

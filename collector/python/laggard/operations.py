@@ -75,7 +75,7 @@ def cover(module):
     global _c10d
     _c10d = module
     if native is not None:
-        native.follow_operations(_kinds, collectives.dtypes, _follow, futures.follow)
+        native.follow_operations(_kinds, collectives.dtypes, _follow, futures.tell)
     collectives.cover_work(module)
     coalescing.cover(module.ProcessGroup)
     groups.made.append(sweep)
@@ -276,7 +276,7 @@ def _issued(flight, work):
         flight.backward = True
         _during.append(flight)
     if flight.future and (flight.span.device is None or flight.backward):
-        futures.follow(work, flight.completed)
+        futures.tell(work, flight.completed)
     elif len(_flying) > 1:
         _look(at)
 

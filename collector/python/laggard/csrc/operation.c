@@ -7,7 +7,7 @@
  * graph, put off, the first of its thread or of its group) is for the functions in Python that
  * these hooks stand before, see operations.py: C takes what it is sure of. */
 
-static PyObject *op_kinds, *op_dtypes, *op_follow, *op_tell; /* operations._kinds, collectives.dtypes, operations._follow, futures.follow */
+static PyObject *op_kinds, *op_dtypes, *op_follow, *op_tell; /* operations._kinds, collectives.dtypes, operations._follow, futures.tell */
 static PyObject *name_module, *name_torch_ops, *name_engine;
 static PyObject *name_async, *name_name, *name_inputs, *name_outputs, *name_value, *name_work, *name_numel, *name_cpu, *name_dtype_of;
 
