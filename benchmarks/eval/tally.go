@@ -187,6 +187,10 @@ func (o *outcome) reasons() []string {
 		say("not called intermittent")
 	}
 
+	if o.row() == 1 && o.undecided() {
+		say("undecided")
+	}
+
 	if o.row() == 17 && !o.sameAsTwin() {
 		say("verdict differs from the one with right clocks")
 	}
