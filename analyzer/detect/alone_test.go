@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -116,5 +118,37 @@ func TestAlone_WaitsForALink(t *testing.T) {
 		if want, got := longer/(without.Seconds+longer), v.Links[0].JobImpact; costError(got, want) > 0.3 || got != v.JobImpact {
 			t.Errorf("seed %d: the link costs %.4f, want %.4f; the job %.4f", seed, got, want, v.JobImpact)
 		}
+	}
+}
+
+// TestAlone_FirstStepsAreNoPast: compilers and caches are ready sooner in a stage that has its node to itself. That is
+// nothing which the stage could have become slower than.
+func TestAlone_FirstStepsAreNoPast(t *testing.T) {
+	cfg, err := simulate.Sized("healthy", 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	plain(simulate.Config{Shape: simulate.Shape{DP: 4, PP: 4, MicroBatches: 12, RanksPerNode: 4}})(&cfg)
+	var h feed.History
+	if _, err := simulate.Run(cfg, func(rows *row.Rows) {
+		for i := range rows.Steps {
+			if x := &rows.Steps[i]; x.Step < 8 && x.Rank/4 != 2 {
+				x.FPNs, x.SelfNs = 2*x.FPNs, x.SelfNs+x.FPNs
+			}
+		}
+
+		h.Add(rows)
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	f, err := h.Frame(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if v := Analyze(f, Default()); len(v.Nodes) > 0 || !v.Healthy {
+		t.Errorf("nodes %+v, healthy %v, findings %+v", v.Nodes, v.Healthy, v.Findings)
 	}
 }

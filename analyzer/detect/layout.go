@@ -66,20 +66,33 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	}
 
 	e.costs.Assign(cost.Job{Layout: l, Graph: e.graph, Recent: e.recent, Tests: e.tracks, Backward: e.backward})
-	for r := range e.n {
-		changed := old == nil || !same || old.Incarnation[r] != l.Incarnation[r]
-		if !changed {
-			continue
-		}
+	fresh := func(r int32) bool { return l.Fresh[r] && (!same || old.Incarnation[r] != l.Incarnation[r]) }
+	for _, t := range e.wholes {
+		start(t, l.Replicas, fresh)
+	}
 
+	for _, t := range e.alone {
+		start(t, roles, fresh)
+	}
+
+	for r := range e.n {
 		for s := range signals {
-			if same {
+			if same && old.Incarnation[r] != l.Incarnation[r] {
 				e.tracks[s].Forget(r)
 			}
 
-			if l.Fresh[r] {
+			if fresh(int32(r)) {
 				e.tracks[s].Start(r)
 			}
+		}
+	}
+}
+
+// start tells a test of those units, lists of rows, which of them have a rank whose process begins.
+func start(t *sequential.Test, units [][]int32, fresh func(r int32) bool) {
+	for u, rows := range units {
+		if slices.ContainsFunc(rows, fresh) {
+			t.Start(u)
 		}
 	}
 }
