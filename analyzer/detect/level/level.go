@@ -196,7 +196,7 @@ func (v *Job) Observe(c *frame.Column, t, usual float64, link float32) {
 
 // Change compares the last blocks of a series with the best stable stretch before:
 // the rise of the median, and the first step of the rise. It is 0 unless each of
-// the last blocks is above, beyond what blocks differ anyway.
+// the last blocks is above, beyond what blocks differ anyway, and seldom one before was.
 func (v *Job) Change(kind int) (rise float64, since int64) {
 	b := v.blocks[kind]
 	if len(b) <= 2*jobBlocks {
@@ -239,7 +239,23 @@ func (v *Job) Change(kind int) (rise float64, since int64) {
 		at--
 	}
 
+	if at > 0 && chance(b[1:at], half, len(b)-at) > runOdds {
+		return 0, 0
+	}
+
 	return float64(now - ref), v.labels[at]
+}
+
+// chance is that of run blocks in a row above half, as often as those before were.
+func chance(before []float32, half float32, run int) float64 {
+	above := 1.0
+	for _, x := range before {
+		if x > half {
+			above++
+		}
+	}
+
+	return math.Pow(above/float64(len(before)+2), float64(run))
 }
 
 // Along is the rise of the step time since the work of all roles grew: where waits

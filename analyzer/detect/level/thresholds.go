@@ -11,6 +11,9 @@ const (
 	jobBlocks = 4
 	// jobSigmas of what one block differs from the next.
 	jobSigmas = 3
+	// runOdds is how likely a run of long blocks may be without a change: where some rank pauses now and then, a fourth
+	// of the blocks and more are as long as a change would make all.
+	runOdds = 0.001
 	// LoadShare of a step, in a quarter of the steps, on changing ranks.
 	LoadShare    = 0.05
 	storageSteps = 0.2
