@@ -242,7 +242,7 @@ func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
 	}
 
 	_, z := e.alone[own].Last(g)
-	return (z*math.Sqrt(together) >= ownAlarm || e.stepsGrewWith(g)) && !e.onSlowLink(int(e.residents[g][0]), false) && !e.mayWaitForLink(g, x)
+	return (e.alone[own].Accused(g) || z*math.Sqrt(together) >= ownAlarm || e.stepsGrewWith(g)) && !e.onSlowLink(int(e.residents[g][0]), false) && !e.mayWaitForLink(g, x)
 }
 
 // mayWaitForLink reports whether a link of another stage became slow with a role at home, and its transfers take as

@@ -231,7 +231,7 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 }
 
 // fewPeers reports whether the rank is compared with a single other one, or all of its role on its node with those of
-// few other nodes, by no more than hosts of one model differ.
+// few other nodes, by no more than hosts of one model differ, and its node's other ranks are not well.
 func (e *Engine) fewPeers(c *candidate) bool {
 	g := e.layout.Role[c.row]
 	if g < 0 || c.main >= signals {
@@ -253,7 +253,7 @@ func (e *Engine) fewPeers(c *candidate) bool {
 		}
 	}
 
-	return len(others) > 0 && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread
+	return len(others) > 0 && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread && !e.onlyOfNode(c)
 }
 
 // rose reports whether the rank became slow against its own past, in any signal.

@@ -123,6 +123,10 @@ func (e *Engine) refresh() {
 		culprits, _ = e.accuse(e.candidates())
 	}
 
+	for _, u := range e.slowAlone(culprits) {
+		e.alone[u.signal].Accuse(u.at)
+	}
+
 	faults := e.blame(culprits)
 	e.costs.Blame(faults, e.recovering, func(node string) bool {
 		_, waits := e.carried[node]

@@ -1,9 +1,13 @@
 package detect
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // TestHard_ExactlyThese are jobs of the evaluation's families that were judged wrongly: a
@@ -95,11 +99,90 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"congestion", 990000093},
 		{"whole-host", 740000079},
 		{"compound", 91065},
-		{"compound", 20261240},      // passing times that two nodes have at once are nobody's where no groups are told
-		{"compound", 271828214},     // who is slow does not learn its fault as its past when a mate gets slower
-		{"slow-link", 624790632244}, // a stage on one node may wait for another's link
-		{"culprits", 620000051},     // who was accused first does not recover when a mate of its pipeline gets slower
+		{"compound", 20261240},            // passing times that two nodes have at once are nobody's where no groups are told
+		{"compound", 271828214},           // who is slow does not learn its fault as its past when a mate gets slower
+		{"slow-link", 624790632244},       // a stage on one node may wait for another's link
+		{"culprits", 620000051},           // who was accused first does not recover when a mate of its pipeline gets slower
+		{"slow-from-start", 141421356327}, // well ranks beside it say that it is no other model of hardware
+		{"healthy", 173205080904},         // steps that were as long again and again have not become longer
+		{"absent-10", 20261252},           // whom its own groups wait for is late, whoever else is not recorded
+		{"sequence-length", 173205080833}, // of 22 % noise chance makes more than of 12 %
+		{"compound", 271828230},           // own time may be a wait where no groups are told, also the third time
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
+	}
+
+	// What was a hundredth, and is no longer, nobody can check.
+	v, truth := weighed(t, "slow-from-start", 20261287, 512, func(*simulate.Config) {})
+	if got := accused(v); !slices.Equal(got, truth.SlowNodes) {
+		t.Errorf("%v accused, want %v", got, truth.SlowNodes)
+	}
+}
+
+// TestAbsent_WhoMayWaitForOneOfThem: a rank's forward passes are long now and then, for it waits in them for a mate
+// that is not recorded, and its own time is no longer: it is not named. Who is late itself is.
+func TestAbsent_WhoMayWaitForOneOfThem(t *testing.T) {
+	v, truth := weighed(t, "absent-10", 20261299, 512, func(*simulate.Config) {})
+	for _, n := range v.Nodes {
+		if n.State == verdict.Degraded && !slices.Contains(truth.SlowNodes, n.Node) {
+			t.Errorf("%s accused: %s", n.Node, n.Detail)
+		}
+	}
+
+	if !slices.ContainsFunc(v.Nodes, func(n verdict.Node) bool { return slices.Contains(truth.SlowNodes, n.Node) }) {
+		t.Errorf("%v not named", truth.SlowNodes)
+	}
+}
+
+// TestHard_StaysAccused: a rank's own time, which holds waits, is as long as ever, and proves in some windows alone that
+// others wait for it. It stays accused from look to look, and is slow, not slow again and again.
+func TestHard_StaysAccused(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		seed uint64
+	}{
+		{"slow-from-start", 141421356243}, {"slow-from-start", 141421356274}, {"compute-1.10", 506},
+		{"compute-1.10", 522}, {"host-delay", 505},
+	} {
+		cfg, err := simulate.Sized(tt.name, tt.seed, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var h feed.History
+		truth, err := simulate.Run(cfg, h.Add)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		f, err := h.Frame(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var e *Engine
+		named := false
+		for c := range f.Each {
+			if e == nil {
+				e = New(Default(), c.Layout)
+			}
+
+			if e.Observe(c); e.analysed%threshold.EvaluateEvery != 0 {
+				continue
+			}
+
+			v := e.Verdict()
+			now := slices.Equal(accused(v), truth.SlowNodes) && v.Nodes[0].State == verdict.Degraded
+			if named && !now {
+				t.Errorf("%s, seed %d, step %d: %+v", tt.name, tt.seed, c.Step, v.Nodes)
+				break
+			}
+
+			named = now
+		}
+
+		if !named {
+			t.Errorf("%s, seed %d: %v not named", tt.name, tt.seed, truth.SlowNodes)
+		}
 	}
 }

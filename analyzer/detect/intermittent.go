@@ -162,11 +162,14 @@ func (e *Engine) causeOf(s signal) string {
 }
 
 // bursts returns the transients of each node that had enough of them within an hour, one of its ranks in each of so
-// many: noise that wanders makes some on every node, of this rank and that one.
+// many: noise that wanders makes some on every node, of this rank and that one. Own time may hold waits for whoever a
+// rank works with where no groups are known.
 func (e *Engine) bursts() map[string][]event {
 	byNode := map[string][]event{}
 	for _, ev := range e.passing() {
-		byNode[ev.Node] = append(byNode[ev.Node], ev)
+		if ev.Signal != own || !e.unknownMates() {
+			byNode[ev.Node] = append(byNode[ev.Node], ev)
+		}
 	}
 
 	for name, list := range byNode {

@@ -11,26 +11,31 @@ import (
 )
 
 // convincing decides on a rank with nothing but self time against it. Time that
-// no range covers may be a wait: so its whole pipeline must be recorded, nobody
+// no range covers may be a wait: so its whole pipeline must be recorded, unless its own groups wait for it, nobody
 // in it may have more of it, nobody else may explain it, its own recorded waiting
 // must be down by as much, and it must be the one that is late.
 func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	r := c.row
 	q := e.layout.Replica[r]
-	if q < 0 || !e.recorded(q) || e.onSlowLink(r, false) {
+	if q < 0 || e.onSlowLink(r, false) {
 		return false
 	}
 
-	k := e.tracks[own].Recent(r)
+	t := e.tracks[own]
+	k := t.Recent(r)
 	// Who is waited for inside the forward pass, by members of its own groups and by
 	// as much, is late itself: what all of them wait for makes all of them late.
 	leads := e.innerLead(r, k) >= awaitedShare*c.excess
-	if e.comesAndGoes(c, leads) {
+	if !leads && !e.recorded(q) || e.comesAndGoes(c, leads) {
 		return false
 	}
 
-	long := e.tracks[own].Age(r) >= sequential.LongBlocks*threshold.BlockSteps && c.effect >= sequential.LongShare*e.cfg.MinEffect
-	if c.z*math.Sqrt(e.together(r)) < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
+	if min(c.effect, 2*t.Standing(r)) < sequential.LongShare*e.cfg.MinEffect {
+		return false // nobody could check it
+	}
+
+	long := t.Age(r) >= sequential.LongBlocks*threshold.BlockSteps
+	if !e.accused(own, r) && c.z*math.Sqrt(e.together(r)) < ownAlarm && !(leads && (c.effect >= leadEffect || long)) {
 		return false
 	}
 
@@ -43,14 +48,18 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
+	// Waits for it vary from step to step: what showed them once in this episode is proof.
+	if e.accused(own, r) {
+		return true
+	}
+
 	mine := e.recent.Median(frame.Exposed, r, k)
 	theirs := e.recent.Over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows), k, func(p int) bool { return p == r })
 	if d := theirs - mine; d == d && d < max(identityShare/2*c.excess, identityShare*c.excess-e.medianError(r, own, k)) {
 		return false
 	}
 
-	// Waits for it vary from step to step: what showed them once in this episode is proof.
-	return e.accused(own, r) || leads || !e.awaitsWires(c, k) && (e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k))
+	return leads || !e.awaitsWires(c, k) && (e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k))
 }
 
 // awaitsWires reports whether transfers inside the forward passes of a pipeline mate on another node take as much

@@ -129,11 +129,12 @@ func (e *Engine) awaitsData(r, but int, x float64) bool {
 // groups that has no records: its self time, which holds no such wait, is not up by as
 // much, or others there are as slow and nobody is seen to be waited for.
 func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
-	if e.inner.Cut[c.row] && e.ownExcess(c.row, k) < residual.VictimShare*x {
+	t := e.tracks[compute]
+	effect, _ := t.Last(c.row) // of waits that come and go the median tells less
+	if e.inner.Cut[c.row] && e.ownExcess(c.row, k) < residual.VictimShare*max(x, -e.value(c.row, compute, k)*math.Expm1(-effect)) {
 		return true
 	}
 
-	t := e.tracks[compute]
 	mine := t.Middle(c.row)
 	for _, m := range frame.Inner {
 		g := e.groupOf(c.row, m)

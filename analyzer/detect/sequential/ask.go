@@ -40,6 +40,12 @@ func (t *Test) Healthy(r int) bool { return t.phase[r] == ok }
 // Degraded reports whether a window or a lane has confirmed that unit r is slow.
 func (t *Test) Degraded(r int) bool { return t.phase[r] == degraded }
 
+// Accuse says that unit r is accused of its episode.
+func (t *Test) Accuse(r int) { t.accused[r] = true }
+
+// Accused reports whether unit r was accused in this episode.
+func (t *Test) Accused(r int) bool { return t.accused[r] }
+
 // Recovering reports whether unit r was slow, and may be well again.
 func (t *Test) Recovering(r int) bool { return t.fall[r] > 0 }
 

@@ -263,7 +263,7 @@ func (t *Test) evaluateLanes(r int) {
 	}
 
 	alarm := t.cfg.LongAlarm
-	if t.Pure {
+	if t.Pure && t.sigma[len(t.Roles)] <= pureNoise {
 		alarm -= pureRelief
 	}
 
