@@ -51,7 +51,7 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 		return err
 	}
 
-	sink, err := intake.OpenStore(c.Context(), store, clickhouse.Options{Logger: newLogger()})
+	sink, err := intake.OpenStore(store, clickhouse.Options{Logger: newLogger()})
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func ingest(c *cobra.Command, root, to string, foreign source.Options, o intake.
 		root = made.Dir
 	}
 
-	sink, err := intake.OpenStore(c.Context(), to, clickhouse.Options{Node: o.Node, AsyncInsert: o.AsyncInsert, Logger: o.Logger})
+	sink, err := intake.OpenStore(to, clickhouse.Options{Node: o.Node, AsyncInsert: o.AsyncInsert, Logger: o.Logger})
 	if err != nil {
 		return err
 	}

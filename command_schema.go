@@ -111,7 +111,7 @@ host lacks what, or does not answer. Existing columns and rows are never touched
 				return usage("schema apply %s: only ClickHouse has a schema to apply; want clickhouse://user@host:9000/db", args[0])
 			}
 
-			sink, err := clickhouse.Open(c.Context(), args[0], clickhouse.Options{Cluster: o.cluster, TTL: days})
+			sink, err := clickhouse.Open(args[0], clickhouse.Options{Cluster: o.cluster, TTL: days})
 			if err != nil {
 				return err
 			}

@@ -142,7 +142,7 @@ func (w *observation) checkFollowing() error {
 
 // start wires the watcher and runs it.
 func (w *observation) start(ctx context.Context) (err error) {
-	if w.live, err = source.OpenLive(ctx, w.source, w.from); err != nil {
+	if w.live, err = source.OpenLive(w.source, w.from); err != nil {
 		return err
 	}
 
@@ -151,7 +151,7 @@ func (w *observation) start(ctx context.Context) (err error) {
 	o.Source, o.Log = w.live, w.log
 	w.observe(w.write)
 	if w.to != "" {
-		sink, err := intake.OpenStore(ctx, w.to, clickhouse.Options{Logger: w.log})
+		sink, err := intake.OpenStore(w.to, clickhouse.Options{Logger: w.log})
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (w *observation) start(ctx context.Context) (err error) {
 	}
 
 	if w.share.name != "" {
-		table, err := source.OpenLive(ctx, w.to, source.Options{})
+		table, err := source.OpenLive(w.to, source.Options{})
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 			e.moved(old, t, roles)
 		}
 	} else {
-		e.reset(l, roles)
+		e.reset(l)
 	}
 
 	e.costs.Assign(cost.Job{Layout: l, Graph: e.graph, Recent: e.recent, Tests: e.tracks, Backward: e.backward})
@@ -108,7 +108,7 @@ func (e *Engine) moved(old *frame.Layout, t *sequential.Test, units [][]int32) {
 }
 
 // reset forgets what a new world or parallel layout makes meaningless.
-func (e *Engine) reset(l *frame.Layout, roles [][]int32) {
+func (e *Engine) reset(l *frame.Layout) {
 	e.base = l
 	for s := range e.wholes {
 		e.wholes[s] = sequential.New(&e.cfg, len(l.Replicas), sequential.Alike(len(l.Replicas)))

@@ -24,7 +24,7 @@ func (j *job) gradients() {
 
 		extra := j.meets[g].grad / float64(m.Buckets)
 		for b := range m.Buckets {
-			j.bucket(g, gr.ranks, float64(b+1)/float64(m.Buckets), j.transfer(g, ns)+extra)
+			j.bucket(gr.ranks, float64(b+1)/float64(m.Buckets), j.transfer(g, ns)+extra)
 		}
 	}
 
@@ -44,9 +44,9 @@ func (m *Model) gradients() float64 {
 	return m.DPShare
 }
 
-// bucket reduces one bucket of group g, whose gradients are there after a part of the last
+// bucket reduces one bucket of a group of ranks, whose gradients are there after a part of the last
 // backward.
-func (j *job) bucket(g int, ranks []int, part, ns float64) {
+func (j *job) bucket(ranks []int, part, ns float64) {
 	begin := 0.0
 	for _, i := range ranks {
 		begin = max(begin, j.r[i].bucketReady(part, j.cfg.Model.Overlap))

@@ -20,7 +20,7 @@ import (
 func TestClickHouse_GroupsOfManyRanks(t *testing.T) {
 	server := chtest.Start(t)
 	spec := server.Store(server.Database())
-	sink, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
+	sink, err := intake.OpenStore(spec, clickhouse.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type Live struct {
 
 // OpenLive returns the live source that spec names, as Open takes it. Nothing is
 // read yet; a spec that can never be one is an error.
-func OpenLive(_ context.Context, spec string, o Options) (*Live, error) {
+func OpenLive(spec string, o Options) (*Live, error) {
 	scheme, at, err := splitSpec(spec)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func TestSources_GiveTheSameRows(t *testing.T) {
 	}
 
 	for kind, spec := range specs {
-		sink, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
+		sink, err := intake.OpenStore(spec, clickhouse.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func shipper(what string) error {
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	sink, err := intake.OpenStore(ctx, parts[1], clickhouse.Options{})
+	sink, err := intake.OpenStore(parts[1], clickhouse.Options{})
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func (b *bed) apply(t *testing.T) ([]string, error) {
 func (b *bed) sink(t *testing.T, store string, o clickhouse.Options) *clickhouse.Sink {
 	t.Helper()
 	o.Logger = logger(t)
-	s, err := clickhouse.Open(t.Context(), store, o)
+	s, err := clickhouse.Open(store, o)
 	if err != nil {
 		t.Fatal(err)
 	}

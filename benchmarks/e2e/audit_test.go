@@ -338,7 +338,7 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	live, err := source.OpenLive(ctx, store, source.Options{})
+	live, err := source.OpenLive(store, source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 	t.Helper()
 	var said bytes.Buffer
-	live, err := source.OpenLive(t.Context(), dir, source.Options{})
+	live, err := source.OpenLive(dir, source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

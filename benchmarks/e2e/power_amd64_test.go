@@ -245,7 +245,7 @@ func recovered(t *testing.T, dir, store string) map[line]bool {
 	}
 
 	for range 2 { // twice: the second time stores nothing
-		sink, err := intake.OpenStore(context.Background(), "parquet:"+store, clickhouse.Options{})
+		sink, err := intake.OpenStore("parquet:"+store, clickhouse.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

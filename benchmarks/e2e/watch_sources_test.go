@@ -151,7 +151,7 @@ func (g *growth) grow(t *testing.T) bool {
 // watched makes a watcher of a source, as the command does.
 func watched(t *testing.T, spec, state, topology string) (*watch.Watcher, *source.Live) {
 	t.Helper()
-	live, err := source.OpenLive(t.Context(), spec, source.Options{Topology: topology})
+	live, err := source.OpenLive(spec, source.Options{Topology: topology})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestWatch_GrowingStores(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			sink, err := intake.OpenStore(t.Context(), store, clickhouse.Options{})
+			sink, err := intake.OpenStore(store, clickhouse.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -181,7 +181,7 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (r
 
 // fill stores a job's files.
 func fill(ctx context.Context, spec, job string) error {
-	sink, err := intake.OpenStore(ctx, spec, clickhouse.Options{})
+	sink, err := intake.OpenStore(spec, clickhouse.Options{})
 	if err != nil {
 		return err
 	}

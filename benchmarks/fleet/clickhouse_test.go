@@ -27,7 +27,7 @@ func BenchmarkClickHouse(b *testing.B) {
 		b.Run(f.name, func(b *testing.B) {
 			server := chtest.Start(b)
 			database := server.Database()
-			sink, err := clickhouse.Open(b.Context(), server.Store(database), clickhouse.Options{})
+			sink, err := clickhouse.Open(server.Store(database), clickhouse.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -68,7 +68,7 @@ func BenchmarkStart(b *testing.B) {
 // made is a sink of a server's database default, with the tables in it.
 func made(b *testing.B, server *chtest.Server) *clickhouse.Sink {
 	b.Helper()
-	sink, err := clickhouse.Open(b.Context(), server.Store("default"), clickhouse.Options{})
+	sink, err := clickhouse.Open(server.Store("default"), clickhouse.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func BenchmarkRowBytes(b *testing.B) {
 		}
 
 		engine := chdb.Start(b)
-		sink, err := clickhouse.Open(b.Context(), "clickhouse://"+engine.Address+"/default?protocol=http&compression=none", clickhouse.Options{})
+		sink, err := clickhouse.Open("clickhouse://"+engine.Address+"/default?protocol=http&compression=none", clickhouse.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func TestWatchersShareJobs(t *testing.T) {
 	store := server.Store(j.database)
 	time0 := &clock{at: time.Now()}
 	start := func(name string, then func()) (*watch.Watcher, *between) {
-		sink, err := clickhouse.Open(t.Context(), store, clickhouse.Options{})
+		sink, err := clickhouse.Open(store, clickhouse.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestWatchersShareJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		live, err := source.OpenLive(t.Context(), store, source.Options{})
+		live, err := source.OpenLive(store, source.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,7 +137,7 @@ func (c *crowd) server(b *testing.B) (target, string) {
 		store = t.Store(t.database)
 	}
 
-	sink, err := clickhouse.Open(b.Context(), store, o)
+	sink, err := clickhouse.Open(store, o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func (s timed) Insert(ctx context.Context, batch *ship.Batch) error {
 
 // agent ships the rows of its ranks as they come, until then.
 func (c *crowd) agent(ctx context.Context, store string, n int, until time.Time, seen *sightings) error {
-	sink, err := clickhouse.Open(ctx, store, clickhouse.Options{})
+	sink, err := clickhouse.Open(store, clickhouse.Options{})
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func BenchmarkWatch(b *testing.B) {
 	const running, history = 1000, 40
 	server := chtest.Start(b)
 	j := &jobs{Server: server, database: server.Database(), began: time.Now().Add(-20 * time.Minute).UnixNano()}
-	sink, err := clickhouse.Open(b.Context(), server.Store(j.database), clickhouse.Options{})
+	sink, err := clickhouse.Open(server.Store(j.database), clickhouse.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func BenchmarkWatch(b *testing.B) {
 
 	j.add(0, running, 0, history)
 	for b.Loop() {
-		live, err := source.OpenLive(b.Context(), server.Store(j.database), source.Options{})
+		live, err := source.OpenLive(server.Store(j.database), source.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

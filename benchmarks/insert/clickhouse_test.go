@@ -25,7 +25,7 @@ func BenchmarkFileToClickHouse(b *testing.B) {
 	server := chtest.Start(b)
 	fresh := func() (string, ship.Sink) {
 		db := server.Database()
-		s, err := intake.OpenStore(b.Context(), server.Store(db), clickhouse.Options{})
+		s, err := intake.OpenStore(server.Store(db), clickhouse.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func BenchmarkFileToParquet(b *testing.B) {
 	var sizes [2]int64
 	for b.Loop() {
 		store := filepath.Join(b.TempDir(), "store")
-		sink, err := intake.OpenStore(b.Context(), "parquet:"+store, clickhouse.Options{})
+		sink, err := intake.OpenStore("parquet:"+store, clickhouse.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

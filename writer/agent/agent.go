@@ -59,7 +59,7 @@ var errNoRecorder = errors.New("agent: no recorder has made a ring in 10 minutes
 // The error says what it left undone.
 func Run(ctx context.Context, o Options) error {
 	a := &agent{o: o, own: map[record.RankID]*segment.Turn{}}
-	if err := a.build(ctx); err != nil {
+	if err := a.build(); err != nil {
 		return err
 	}
 
@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // build makes the parts; it starts none.
-func (a *agent) build(ctx context.Context) error {
+func (a *agent) build() error {
 	if err := os.MkdirAll(a.o.Dir, 0o755); err != nil {
 		return fmt.Errorf("make profiling directory %s: %w; name another with --dir", a.o.Dir, err)
 	}
@@ -100,7 +100,7 @@ func (a *agent) build(ctx context.Context) error {
 	}
 
 	if a.o.Store != "" {
-		if err := a.buildFollower(ctx); err != nil {
+		if err := a.buildFollower(); err != nil {
 			return err
 		}
 	}
@@ -111,8 +111,8 @@ func (a *agent) build(ctx context.Context) error {
 
 // buildFollower opens the store and makes what ships to it. A store that is down now is no error:
 // rows wait in the segments.
-func (a *agent) buildFollower(ctx context.Context) error {
-	sink, err := intake.OpenStore(ctx, a.o.Store, clickhouse.Options{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
+func (a *agent) buildFollower() error {
+	sink, err := intake.OpenStore(a.o.Store, clickhouse.Options{Job: a.o.Job, Node: a.o.Node, AsyncInsert: a.o.Intake.AsyncInsert, Logger: a.o.Logger})
 	if err != nil {
 		return err
 	}

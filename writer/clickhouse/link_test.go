@@ -231,7 +231,7 @@ func TestLink_Exception(t *testing.T) {
 // Native format, and reads them back.
 func TestBlock_CurrentEngine(t *testing.T) {
 	engine := chdb.Start(t)
-	sink, err := Open(t.Context(), "clickhouse://"+engine.Address+"/default?protocol=http&compression=none", Options{})
+	sink, err := Open("clickhouse://"+engine.Address+"/default?protocol=http&compression=none", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

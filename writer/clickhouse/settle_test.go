@@ -75,7 +75,7 @@ func TestSettle_CurrentEngine(t *testing.T) {
 	engine := chdb.Start(t)
 	b := ship.Cut(shiptest.Rows("settle", 3, 0, 10))[1]
 	log := &told{word: b.Query, heard: make(chan struct{})}
-	sink, err := Open(t.Context(), "clickhouse://"+engine.Native+"/default", Options{
+	sink, err := Open("clickhouse://"+engine.Native+"/default", Options{
 		AsyncInsert: true, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)

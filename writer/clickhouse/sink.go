@@ -81,7 +81,7 @@ type Sink struct {
 // Open reads the store URL and the files that it names. It connects to nothing:
 // the first call does, and every one after a failure does again, so a server that
 // is down now is no reason not to start.
-func Open(_ context.Context, store string, o Options) (*Sink, error) {
+func Open(store string, o Options) (*Sink, error) {
 	address, err := ddl.ParseAddress(store)
 	if err != nil {
 		return nil, err

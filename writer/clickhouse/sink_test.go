@@ -23,7 +23,7 @@ func open(t testing.TB, store string) *clickhouse.Sink {
 
 func openWith(t testing.TB, store string, o clickhouse.Options) *clickhouse.Sink {
 	t.Helper()
-	s, err := clickhouse.Open(t.Context(), store, o)
+	s, err := clickhouse.Open(store, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func init() {
 // ceilingProcess is an agent's follower, of all records into a slow sink, as a process
 // of its own, until its standard input ends.
 func ceilingProcess() {
-	store, err := clickhouse.Open(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
+	store, err := clickhouse.Open(os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
 	if err == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		go func() {

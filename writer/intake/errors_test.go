@@ -25,7 +25,7 @@ func TestErrorsNameObjectCauseRemedy(t *testing.T) {
 		file:                 {file, "parquet:DIR", "clickhouse://"},
 		"clickhouse://u:p@h": {"password", "environment"},
 	} {
-		_, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
+		_, err := intake.OpenStore(spec, clickhouse.Options{})
 		for _, word := range words {
 			if err == nil || !strings.Contains(err.Error(), word) {
 				t.Errorf("OpenStore(%q): %v; want a word on %q", spec, err, word)

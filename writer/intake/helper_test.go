@@ -174,7 +174,7 @@ func (j *job) restart(n, back int) {
 
 func store(t testing.TB, spec string) ship.Sink {
 	t.Helper()
-	s, err := intake.OpenStore(t.Context(), spec, clickhouse.Options{})
+	s, err := intake.OpenStore(spec, clickhouse.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Com
 
 // ingestProcess is `laggard ingest` as a process of its own, to be killed.
 func ingestProcess() {
-	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
+	sink, err := intake.OpenStore(os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
 	if err == nil {
 		o := all()
 		o.Quantum, o.Ship.BatchRows = 4<<10, 300

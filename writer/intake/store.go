@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -37,14 +36,14 @@ func CheckStore(spec string) error {
 
 // OpenStore opens the store that a spec names; see CheckStore. It connects to nothing
 // yet. The options are for ClickHouse alone: a Parquet store has none.
-func OpenStore(ctx context.Context, spec string, o clickhouse.Options) (ship.Sink, error) {
+func OpenStore(spec string, o clickhouse.Options) (ship.Sink, error) {
 	if err := CheckStore(spec); err != nil {
 		return nil, err
 	}
 
 	dir, ok := strings.CutPrefix(spec, parquetScheme)
 	if !ok {
-		return clickhouse.Open(ctx, spec, o)
+		return clickhouse.Open(spec, o)
 	}
 
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {

@@ -64,7 +64,7 @@ func TestTwoAgentsOnOneTree(t *testing.T) {
 // followProcess is an agent's follower as a process of its own, to be killed. It
 // says on stdout how many batches the store has acknowledged.
 func followProcess() {
-	sink, err := intake.OpenStore(context.Background(), os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
+	sink, err := intake.OpenStore(os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
 	if err == nil {
 		o := all()
 		o.State = os.Getenv("LAGGARD_TEST_STATE")

@@ -18,7 +18,7 @@ type Episode struct {
 }
 
 // sink drives the recovery of a suspect or degraded unit.
-func (t *Test) sink(r int, d, x, unit float32, label int64) (Episode, bool) {
+func (t *Test) sink(r int, d, unit float32, label int64) (Episode, bool) {
 	was := t.fall[r]
 	f := max(0, was+robust.Clip((unit-d)/unit, cusumDown, 1))
 	if f == 0 {

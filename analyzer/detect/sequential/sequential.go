@@ -304,7 +304,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 			unit = min(unit, t.effect[r]/2)
 		}
 
-		if ep, ended := t.sink(r, d, x, unit, label); ended {
+		if ep, ended := t.sink(r, d, unit, label); ended {
 			end(ep)
 		}
 	}

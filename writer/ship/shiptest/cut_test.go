@@ -47,7 +47,7 @@ func faults(r *rand.Rand, n int, head, most int64) func(int) fault {
 // patient opens a sink that gives a call up soon.
 func patient(t *testing.T, store string) *clickhouse.Sink {
 	t.Helper()
-	s, err := clickhouse.Open(t.Context(), store, clickhouse.Options{Timeout: 400 * time.Millisecond})
+	s, err := clickhouse.Open(store, clickhouse.Options{Timeout: 400 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, store string) *clickhouse.Sink {
 	t.Helper()
-	s, err := clickhouse.Open(t.Context(), store, clickhouse.Options{})
+	s, err := clickhouse.Open(store, clickhouse.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

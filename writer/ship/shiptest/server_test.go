@@ -62,7 +62,7 @@ func TestServerKilled(t *testing.T) {
 func TestServerStalls(t *testing.T) {
 	server := chtest.Start(t)
 	db := server.Database()
-	plain, err := clickhouse.Open(t.Context(), server.Store(db), clickhouse.Options{Timeout: 300 * time.Millisecond})
+	plain, err := clickhouse.Open(server.Store(db), clickhouse.Options{Timeout: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
