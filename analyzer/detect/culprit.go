@@ -64,6 +64,11 @@ func (e *Engine) candidates() []candidate {
 			c.has[compute] = e.corroborated(r) || e.tracks[compute].Corroborates(r, e.tracks[own].SinceAt(r), computeShare*c.effect)
 		}
 
+		// Whom it works with it may wait for in its forward passes as well, and hardly.
+		if c.has[own] && c.has[compute] && e.unknownMates() && e.tracks[compute].Standing(r) < hardlyShare*e.tracks[own].Standing(r) {
+			c.has[compute] = false
+		}
+
 		if e.saver.Guilty(r) {
 			c.has[saving] = true
 			x := e.saver.Slow(r)

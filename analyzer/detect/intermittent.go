@@ -162,7 +162,7 @@ func (e *Engine) causeOf(s signal) string {
 }
 
 // bursts returns the transients of each node that had enough of them within an hour, one of its ranks in each of so
-// many: noise that wanders makes some on every node, of this rank and that one. Own time may hold waits for whoever a
+// many, and clearly more than most nodes: noise that wanders makes some on every node, of this rank and that one. Own time may hold waits for whoever a
 // rank works with where no groups are known.
 func (e *Engine) bursts() map[string][]event {
 	byNode := map[string][]event{}
@@ -172,6 +172,12 @@ func (e *Engine) bursts() map[string][]event {
 		}
 	}
 
+	counts := make([]float64, max(0, e.nodes()-len(byNode)))
+	for _, list := range byNode {
+		counts = append(counts, float64(len(list)))
+	}
+
+	usual := robust.Median64(counts)
 	for name, list := range byNode {
 		dense := false
 		for i := transientsPerHour - 1; i < len(list); i++ {
@@ -185,7 +191,7 @@ func (e *Engine) bursts() map[string][]event {
 		}
 
 		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
-		if !dense || e.mostOfARank(list) < transientsPerHour {
+		if !dense || e.mostOfARank(list) < transientsPerHour || float64(len(list)) <= usual+burstSigmas*math.Sqrt(usual) {
 			delete(byNode, name)
 		}
 	}

@@ -207,7 +207,7 @@ func (e *Engine) roleRecorded(r int) bool {
 }
 
 // explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
-// anyway, and c was not accused before o became slow. One that has nothing but such time itself must
+// anyway, for as long, and c was not accused before o became slow. One that has nothing but such time itself must
 // have more of it, and since the same moment; so must whoever may be in c's pipeline, for all that is known.
 func (e *Engine) explains(o, c *candidate) bool {
 	later := o.sinceAt - c.sinceAt
@@ -217,7 +217,7 @@ func (e *Engine) explains(o, c *candidate) bool {
 	}
 
 	if e.delays(o.row, e.layout.Replica[c.row]) {
-		return together || !o.onlyOwn()
+		return together || !o.onlyOwn() && o.excess >= explainedShare*c.excess
 	}
 
 	return together && e.unknownMates()

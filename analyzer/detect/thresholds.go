@@ -84,6 +84,8 @@ const (
 	// computeShare of the relative excess of self time that forward time must show
 	// for the cause to be compute: a slow device slows forward as well.
 	computeShare = 0.5
+	// hardlyShare of it is so little, where no groups are told, that forward time says nothing of the rank.
+	hardlyShare = 1.0 / 3
 	// beforeShare of its excess by which the forward of its group's other members is
 	// longer than its own: it comes late to it (a third would be all of a delay before
 	// forward passes, for two thirds are before backward passes).
@@ -136,9 +138,10 @@ const sameWithin = 0.005
 // Intermittent faults.
 const (
 	// transientsPerHour on one node are intermittent, and so are as many that fill
-	// burstShare of the steps.
+	// burstShare of the steps, where they are burstSigmas more than most nodes have.
 	transientsPerHour = 3
 	burstShare        = 0.035
+	burstSigmas       = 3
 )
 
 // Findings.

@@ -62,7 +62,7 @@ func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 	x := e.excess(c.row, compute, nil)
 	return slices.ContainsFunc(all, func(o candidate) bool {
 		together := !e.tracks[compute].FromStart(o.row) && abs(o.sinceAt-c.sinceAt) <= commonSteps
-		return o.has[compute] && (together || math.Abs(e.excess(o.row, compute, nil)-x) <= inLockstep*x) && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
+		return (o.has[compute] || e.accused(own, o.row)) && (together || math.Abs(e.excess(o.row, compute, nil)-x) <= inLockstep*x) && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
 	})
 }
 

@@ -122,6 +122,7 @@ func TestSeeds_OnceWrong(t *testing.T) {
 		{"-healthy", families, "383"},
 		{"-healthy", families, "401"},
 		{"-healthy", families, "770119"},
+		{"-healthy", families, "20635873462"}, // noise that wanders makes passing times on every node
 		{"-scenario", "routing", "1014"},
 		{"-scenario", "mixed-hardware", "770007"},
 		{"-scenario", "transients", "770010"},
