@@ -69,6 +69,11 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 		delete(e.cases, caseKey{compute, r})
 	}
 
+	if s == compute && accused && known.Cause == verdict.Compute && c.V[frame.Self] == nil { // it is measured otherwise
+		e.tracks[own].End(r)
+		delete(e.cases, caseKey{own, r})
+	}
+
 	if ep.Confirmed && !accused {
 		return // it was a victim all along, or what it took longer was work
 	}

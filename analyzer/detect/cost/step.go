@@ -64,8 +64,8 @@ func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *
 
 // shows reports whether the i-th step was recorded well enough to tell a fault.
 func (b *Book) shows(i int, f *Fault) bool {
-	if !b.measured(i, f.Row) {
-		return false
+	if !b.measured(i, f.Row) || f.Has[history.Own] && b.Recent.Place[history.Own][i%threshold.Window] == 0 {
+		return false // forward passes alone tell less than what was known of the rank
 	}
 
 	for s, has := range f.Has {

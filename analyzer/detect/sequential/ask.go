@@ -40,6 +40,13 @@ func (t *Test) Healthy(r int) bool { return t.phase[r] == ok }
 // Degraded reports whether a window or a lane has confirmed that unit r is slow.
 func (t *Test) Degraded(r int) bool { return t.phase[r] == degraded }
 
+// End ends the episode of unit r: what else is known of it tells that it is well.
+func (t *Test) End(r int) {
+	if t.phase[r] != ok {
+		t.over(r, t.count)
+	}
+}
+
 // Accuse says that unit r is accused of its episode.
 func (t *Test) Accuse(r int) { t.accused[r] = true }
 
