@@ -210,7 +210,12 @@ func (e *Engine) invisible(c *candidate) bool {
 	}
 
 	for _, s := range [...]signal{compute, own} {
-		most := e.excess(c.row, s, nil) + e.medianError(c.row, s, threshold.Window)
+		x := e.excess(c.row, s, nil)
+		most := x + e.medianError(c.row, s, threshold.Window)
+		if e.tracks[s].Slowly(c.row) {
+			most = min(most, 4*x) // of so many steps a few may be what is long
+		}
+
 		if c.has[s] && !(most < sequential.LongShare*e.cfg.MinEffect*e.peers(c.row, s, threshold.Window, nil)) {
 			return false
 		}

@@ -39,6 +39,7 @@ type Account struct {
 	Time  float64 // seconds of the steps since
 	Saved float64 // of them, without the faults
 	Most  float64 // the same at most: more where it isn't recorded who waits for whom
+	Own   bool    // own time was recorded in some of them
 }
 
 // Bounds are the cost as a share of step time: at least, and at most.

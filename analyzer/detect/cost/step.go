@@ -40,10 +40,13 @@ func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *
 	b.play(i, false)
 	b.recall(i)
 	charge := func(a *Account, part []Fault) {
-		if slices.ContainsFunc(part, func(f Fault) bool { return !f.Slight && !b.shows(i, &f) }) {
-			return // what was measured stays until it is measured otherwise
+		// What was measured stays until it is measured otherwise: forward passes alone tell less than own time did.
+		own := b.Recent.Place[history.Own][i%threshold.Window] > 0
+		if a.Own && !own || slices.ContainsFunc(part, func(f Fault) bool { return !f.Slight && !b.shows(i, &f) }) {
+			return
 		}
 
+		a.Own = a.Own || own
 		saved, most := b.without(i, part, t)
 		a.Time += span
 		a.Saved += steps * saved
@@ -64,8 +67,8 @@ func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *
 
 // shows reports whether the i-th step was recorded well enough to tell a fault.
 func (b *Book) shows(i int, f *Fault) bool {
-	if !b.measured(i, f.Row) || f.Has[history.Own] && b.Recent.Place[history.Own][i%threshold.Window] == 0 {
-		return false // forward passes alone tell less than what was known of the rank
+	if !b.measured(i, f.Row) {
+		return false
 	}
 
 	for s, has := range f.Has {

@@ -40,6 +40,9 @@ func (t *Test) Healthy(r int) bool { return t.phase[r] == ok }
 // Degraded reports whether a window or a lane has confirmed that unit r is slow.
 func (t *Test) Degraded(r int) bool { return t.phase[r] == degraded }
 
+// Slowly reports whether no window saw that unit r is slow, but a lane alone.
+func (t *Test) Slowly(r int) bool { return t.slow[r] }
+
 // End ends the episode of unit r: what else is known of it tells that it is well.
 func (t *Test) End(r int) {
 	if t.phase[r] != ok {
