@@ -172,9 +172,9 @@ func (e *Engine) bursts() map[string][]event {
 		}
 	}
 
-	counts := make([]float64, max(0, e.nodes()-len(byNode)))
-	for _, list := range byNode {
-		counts = append(counts, float64(len(list)))
+	var counts []float64
+	for _, name := range e.layout.Nodes {
+		counts = append(counts, float64(len(byNode[name])))
 	}
 
 	usual := robust.Median64(counts)
