@@ -108,6 +108,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"absent-10", 20261252},           // whom its own groups wait for is late, whoever else is not recorded
 		{"sequence-length", 173205080833}, // of 22 % noise chance makes more than of 12 %
 		{"compound", 20635873078},         // forward passes that are hardly longer say nothing where no groups are told
+		{"intermittent", 4669201613},      // of two nodes one comes and goes
 		{"compound", 1828459089},          // nor is anybody slow by nothing
 		{"compound", 271828230},           // own time may be a wait where no groups are told, also the third time
 	} {

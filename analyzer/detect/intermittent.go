@@ -172,12 +172,7 @@ func (e *Engine) bursts() map[string][]event {
 		}
 	}
 
-	var counts []float64
-	for _, name := range e.layout.Nodes {
-		counts = append(counts, float64(len(byNode[name])))
-	}
-
-	usual := robust.Median64(counts)
+	out := map[string][]event{}
 	for name, list := range byNode {
 		dense := false
 		for i := transientsPerHour - 1; i < len(list); i++ {
@@ -191,12 +186,20 @@ func (e *Engine) bursts() map[string][]event {
 		}
 
 		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
-		if !dense || e.mostOfARank(list) < transientsPerHour || float64(len(list)) <= usual+burstSigmas*math.Sqrt(usual) {
-			delete(byNode, name)
+		var others []float64
+		for _, other := range e.layout.Nodes {
+			if other != name {
+				others = append(others, float64(len(byNode[other])))
+			}
+		}
+
+		usual := robust.Finite(robust.Median64(others), 0)
+		if dense && e.mostOfARank(list) >= transientsPerHour && float64(len(list)) > usual+burstSigmas*math.Sqrt(usual) {
+			out[name] = list
 		}
 	}
 
-	return byNode
+	return out
 }
 
 // mostOfARank is in how many of a node's transients the rank took part that was in most of them.
