@@ -64,7 +64,7 @@ func (e *Engine) candidates() []candidate {
 			c.has[compute] = e.corroborated(r) || e.tracks[compute].Corroborates(r, e.tracks[own].SinceAt(r), computeShare*c.effect)
 		}
 
-		// Whom it works with it may wait for in its forward passes as well, and hardly.
+		// For ranks that it works with it may wait in its forward passes as well, and hardly does.
 		if c.has[own] && c.has[compute] && e.unknownMates() && e.tracks[compute].Standing(r) < hardlyShare*e.tracks[own].Standing(r) {
 			c.has[compute] = false
 		}
@@ -213,7 +213,7 @@ func (e *Engine) invisible(c *candidate) bool {
 		x := e.excess(c.row, s, nil)
 		most := x + e.medianError(c.row, s, threshold.Window)
 		if e.tracks[s].Slowly(c.row) {
-			most = min(most, 4*x) // of so many steps a few may be what is long
+			most = min(most, x/shownShare) // of so many steps a few may be what is long
 		}
 
 		if c.has[s] && !(most < sequential.LongShare*e.cfg.MinEffect*e.peers(c.row, s, threshold.Window, nil)) {

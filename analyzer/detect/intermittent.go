@@ -162,8 +162,8 @@ func (e *Engine) causeOf(s signal) string {
 }
 
 // bursts returns the transients of each node that had enough of them within an hour, one of its ranks in each of so
-// many, and clearly more than most nodes: noise that wanders makes some on every node, of this rank and that one. Own time may hold waits for whoever a
-// rank works with where no groups are known.
+// many, and clearly more than most others: noise that wanders makes some on every node, of this rank and that one.
+// Own time may hold waits for whoever a rank works with where no groups are known.
 func (e *Engine) bursts() map[string][]event {
 	byNode := map[string][]event{}
 	for _, ev := range e.passing() {
@@ -174,18 +174,10 @@ func (e *Engine) bursts() map[string][]event {
 
 	out := map[string][]event{}
 	for name, list := range byNode {
-		dense := false
-		for i := transientsPerHour - 1; i < len(list); i++ {
-			a, b := list[i-transientsPerHour+1], list[i]
-			dense = dense || b.AtNs-a.AtNs <= int64(3600e9)
+		if !e.dense(list) || e.mostOfARank(list) < transientsPerHour {
+			continue
 		}
 
-		slow := 0
-		for _, ev := range list {
-			slow += ev.Steps
-		}
-
-		dense = dense || len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
 		var others []float64
 		for _, other := range e.layout.Nodes {
 			if other != name {
@@ -194,12 +186,25 @@ func (e *Engine) bursts() map[string][]event {
 		}
 
 		usual := robust.Finite(robust.Median64(others), 0)
-		if dense && e.mostOfARank(list) >= transientsPerHour && float64(len(list)) > usual+burstSigmas*math.Sqrt(usual) {
+		if float64(len(list)) > usual+burstSigmas*math.Sqrt(usual) {
 			out[name] = list
 		}
 	}
 
 	return out
+}
+
+// dense reports whether so many of a node's transients lie within an hour, or fill so much of its steps.
+func (e *Engine) dense(list []event) bool {
+	slow := 0
+	for i, ev := range list {
+		slow += ev.Steps
+		if k := i - transientsPerHour + 1; k >= 0 && ev.AtNs-list[k].AtNs <= int64(3600e9) {
+			return true
+		}
+	}
+
+	return len(list) >= transientsPerHour && float64(slow) >= burstShare*float64(e.analysed-list[0].At)
 }
 
 // mostOfARank is in how many of a node's transients the rank took part that was in most of them.

@@ -111,6 +111,8 @@ const (
 	// unprovenAlarm is the z of a node's ranks together from which such time is no noise, though nothing
 	// proves whose it is.
 	unprovenAlarm = 6
+	// shownShare of what somebody could check the window must show of who was slow in a lane of many steps.
+	shownShare = 0.25
 	// overAlarm is the z from which a condition that is over is told as one: of 1,500 culprits those that had
 	// recovered had 19 and more, and healthy ranks that were taken for one 5 to 10. Below it is at most an event,
 	// where it was short and strong.
