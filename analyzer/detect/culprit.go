@@ -212,7 +212,7 @@ func (e *Engine) invisible(c *candidate) bool {
 	for _, s := range [...]signal{compute, own} {
 		x := e.excess(c.row, s, nil)
 		most := x + e.medianError(c.row, s, threshold.Window)
-		if e.tracks[s].Slowly(c.row) {
+		if e.tracks[s].ByLaneAlone(c.row) {
 			most = min(most, x/shownShare) // of so many steps a few may be what is long
 		}
 

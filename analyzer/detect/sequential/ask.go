@@ -40,8 +40,8 @@ func (t *Test) Healthy(r int) bool { return t.phase[r] == ok }
 // Degraded reports whether a window or a lane has confirmed that unit r is slow.
 func (t *Test) Degraded(r int) bool { return t.phase[r] == degraded }
 
-// Slowly reports whether no window saw that unit r is slow, but a lane alone.
-func (t *Test) Slowly(r int) bool { return t.slow[r] }
+// ByLaneAlone reports whether no window saw that unit r is slow, but a lane.
+func (t *Test) ByLaneAlone(r int) bool { return t.slow[r] }
 
 // End ends the episode of unit r: what else is known of it tells that it is well.
 func (t *Test) End(r int) {
@@ -50,7 +50,7 @@ func (t *Test) End(r int) {
 	}
 }
 
-// Accuse says that unit r is accused of its episode.
+// Accuse says that unit r, which is no rank, is accused of its episode: what a rank is accused of is kept as a finding.
 func (t *Test) Accuse(r int) { t.accused[r] = true }
 
 // Accused reports whether unit r was accused in this episode.

@@ -6,6 +6,7 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 
 import bed
 
@@ -22,6 +23,16 @@ TRIES = 10   # on a machine that others use, such a run says nothing and is made
 class Case(bed.Case):
     """A test that judges a job."""
 
+    iterations = ITERATIONS
+
+    def meanwhile(self, files, over):
+        """What is done while a job runs; files is the folder that the agent writes, over is set at the end."""
+
+    def analyze(self, files):
+        """Runs analyze on the files, and returns it."""
+        return subprocess.run([os.environ["LAGGARD"], "analyze", files, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              universal_newlines=True, timeout=bed.LIMIT)
+
     def verdict(self, script, slow, arguments, launcher, world):
         """Runs a job with an agent beside it; returns what analyze says of it, and what the ranks
         say themselves."""
@@ -31,16 +42,20 @@ class Case(bed.Case):
         agent = subprocess.Popen([laggard, "agent", "--ring-dir", self.run_dir, "--dir", files, "--store", "", "--metrics", "",
                                   "--until-idle", "2s"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  env=self.environment(), universal_newlines=True)
+        over = threading.Event()
+        beside = threading.Thread(target=self.meanwhile, args=(files, over))
+        beside.start()
         try:
-            truths, _ = self.launch(launcher, script, world, arguments, LAGGARD_AUTO="1", ITERATIONS=str(ITERATIONS), WORK="20",
+            truths, _ = self.launch(launcher, script, world, arguments, LAGGARD_AUTO="1", ITERATIONS=str(self.iterations), WORK="20",
                         PACE="0.08", SLOW=str(SLOW) if slow else "")
             said = agent.communicate(timeout=bed.LIMIT)[0]
         finally:
             agent.kill()
             agent.communicate()
+            over.set()
+            beside.join()
         self.assertEqual(agent.returncode, 0, said)
-        done = subprocess.run([laggard, "analyze", files, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, timeout=bed.LIMIT)
+        done = self.analyze(files)
         self.assertIn(done.returncode, (0, 3, 4), done.stdout + done.stderr)
         return json.loads(done.stdout), truths
 

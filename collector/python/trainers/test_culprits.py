@@ -6,7 +6,10 @@ healthy job names nobody. What is judged is what the agent wrote while the job r
 
 import json
 import os
+import subprocess
+import sys
 
+import bed
 import culprits
 
 VERSION = os.environ.get("LAGGARD_TRAINERS_TORCH", "")
@@ -20,6 +23,30 @@ if VERSION.startswith("1."):
 
 class Culprits(culprits.Case):
     """A job of each family, with a slow rank and without."""
+
+
+class Switched(culprits.Case):
+    """A job of which Communication is no longer recorded when a rank has been named."""
+
+    iterations = 150
+
+    def meanwhile(self, files, over):
+        """Switches Communication off when the slow rank has been named for a while."""
+        while not over.wait(0.5):
+            done = self.analyze(files)  # an error while there are no files
+            if done.returncode == 3 and json.loads(done.stdout)["steps"]["last"] >= 60:
+                subprocess.run([os.environ["LAGGARD"], "trace", "on", "--job", "trainers", "--ring-dir", self.run_dir,
+                                "--words", "Step,FP,SaveCheckpoint,DataLoader"], check=True, stdout=subprocess.DEVNULL, timeout=bed.LIMIT)
+                return
+
+    def test_the_cost_stays(self):
+        """The rank stays named, and what it costs is what was measured, no bound."""
+        found, share = self.judged("ddp", True)
+        self.assertEqual([n["ranks"] for n in found["nodes"]], [[culprits.SLOW]], json.dumps(found))
+        self.assertTrue(any("no longer recorded" in f["detail"] for f in found["findings"]), json.dumps(found))
+        self.assertNotIn("job_impact_max", found)
+        sys.stderr.write("costs %.3f, its extra work is %.3f ... " % (found["job_impact"], share))
+        self.assertTrue(culprits.LEAST * share <= found["job_impact"] <= culprits.MOST * share, json.dumps(found))
 
 
 culprits.add(Culprits, FAMILIES)
