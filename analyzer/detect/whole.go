@@ -32,11 +32,19 @@ func (e *Engine) fault(u unit, t *sequential.Test, r int32) cost.Fault {
 // byForward reports whether forward passes, where they are recorded, tell who computes slowly.
 func (e *Engine) byForward() bool { return e.seen[frame.FP] && !e.unknownMates() }
 
-// watchWholes follows replicas as wholes, where what their stages share is removed.
+// watchWholes follows replicas as wholes, where what their stages share is removed. Where nothing is any more,
+// their ranks show for themselves who is slow.
 func (e *Engine) watchWholes(c *frame.Column) {
 	for s, recorded := range []bool{compute: e.byForward() && c.V[frame.FP] != nil, own: c.V[frame.Self] != nil} {
-		if sh := e.sharing[s]; recorded && sh.Usable && sh.Used {
-			e.wholes[s].Observe(sh.Common, nil, c.Step, func(sequential.Episode) {})
+		sh, t := e.sharing[s], e.wholes[s]
+		switch {
+		case !recorded || !sh.Usable:
+		case sh.Used:
+			t.Observe(sh.Common, nil, c.Step, func(sequential.Episode) {})
+		case !sh.Shares():
+			for q := range t.Len() {
+				t.End(q)
+			}
 		}
 	}
 }
@@ -77,7 +85,7 @@ func (e *Engine) slowWholes() (slow []unit) {
 				continue
 			}
 
-			if _, z := t.Last(q); signal(s) == own && e.byForward() && (z < ownAlarm || slices.ContainsFunc(rows, func(r int32) bool { return e.onSlowLink(int(r), false) })) {
+			if _, z := t.Last(q); e.mayHoldWaits(signal(s), rows) && (z < ownAlarm || slices.ContainsFunc(rows, func(r int32) bool { return e.onSlowLink(int(r), false) })) {
 				continue
 			}
 
@@ -101,6 +109,12 @@ func (e *Engine) slowWholes() (slow []unit) {
 	}
 
 	return slow
+}
+
+// mayHoldWaits reports whether the signal of a replica may hold waits: its own time where forward passes tell who
+// computes slowly, and these where they hold exchanges between experts.
+func (e *Engine) mayHoldWaits(s signal, rows []int32) bool {
+	return e.byForward() && (s == own || e.groupOf(int(rows[0]), frame.EP) != nil)
 }
 
 // tiedElsewhere reports whether row r works in lockstep with ranks on other nodes, and no record tells who of them

@@ -67,6 +67,9 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 // Untold reports whether one of the other parts of r's work is slow, or all were in this step, so that they told little of it.
 func (s *Sharing) Untold(r int) bool { return len(s.untold) > 0 && s.untold[r] }
 
+// Shares reports whether the ranks of some role go with the other parts of their work.
+func (s *Sharing) Shares() bool { return s.active }
+
 // Mates is the rows of the other parts of r's work, none while its role shares nothing.
 func (s *Sharing) Mates(r int) []int32 {
 	var out []int32
