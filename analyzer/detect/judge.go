@@ -89,31 +89,27 @@ func (e *Engine) sighted(c *frame.Column) []bool {
 	return leads
 }
 
-// leaders marks whose self time counts in this step where it is slow: the rank's node has
-// the largest self time of its role, nobody elsewhere in its pipeline exceeds its
-// peers by more, and the step took longer for it. A rank that waits for somebody
-// is never all of that.
+// leaders marks whose self time counts in this step where it is more than it was: it is larger than any of its role on
+// other nodes by half of that at least, nobody elsewhere in its pipeline exceeds its own past by more, and the
+// step took longer for it. A rank that waits for somebody is never all of that; of several nodes that
+// pause together the last one would always be that of the older hardware.
 func (e *Engine) leaders(v []float32, step float64) []bool {
 	leads, res := e.leads[own], e.v[own]
-	excess := func(r int32) float32 { return v[r] * (1 - float32(math.Exp(-float64(res[r])))) }
+	excess := func(r int32) float32 {
+		return v[r] * (1 - float32(math.Exp(float64(e.tracks[own].Centre(int(r))-res[r]))))
+	}
 	for g := range e.layout.Roles {
-		at, top := int32(-1), float32(-1)
 		rows := e.layout.Roles[g].Rows
 		for _, r := range rows {
-			if x := v[r]; x > top {
-				at, top = r, x
-			}
-		}
-
-		for _, r := range rows {
-			if leads[r] = !(res[r] > sequential.SpikeEffect); leads[r] || at < 0 || e.layout.Node[r] != e.layout.Node[at] {
+			if leads[r] = !(res[r] > sequential.SpikeEffect); leads[r] {
 				continue
 			}
 
 			mine := excess(r)
-			leads[r] = step-e.stepMedian >= awaitedShare*float64(mine) && !slices.ContainsFunc(e.layout.Replicas[e.layout.Replica[r]], func(p int32) bool {
-				return e.layout.Node[p] != e.layout.Node[r] && excess(p) > mine
-			})
+			apart := func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] }
+			leads[r] = step-e.stepMedian >= awaitedShare*float64(mine) &&
+				!slices.ContainsFunc(rows, func(p int32) bool { return apart(p) && v[p] > v[r]-mine/2 }) &&
+				!slices.ContainsFunc(e.layout.Replicas[e.layout.Replica[r]], func(p int32) bool { return apart(p) && excess(p) > mine })
 		}
 	}
 
