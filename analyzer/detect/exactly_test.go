@@ -111,8 +111,20 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"intermittent", 4669201613},      // of two nodes one comes and goes
 		{"compound", 1828459089},          // nor is anybody slow by nothing
 		{"compound", 271828230},           // own time may be a wait where no groups are told, also the third time
+		{"transients", 5772156729},        // a replica is no whole any more when its stages turn out to share nothing
+		{"congestion", 4669201658},        // nor does it compute for longer whose forward passes hold exchanges
+		{"routing", 5772156702},           // of several nodes that are late together none is late by itself
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
+	}
+
+	for _, seed := range []uint64{
+		240506531, // a few long steps among ordinary ones are no passing time
+		240506540, // the older of the nodes that pause together pauses no more often
+	} {
+		exactly(t, "compound", seed, func(c *simulate.Config) {
+			c.Faults, c.Expect, c.Steps, c.Model.Seconds = nil, simulate.Expect{}, 1440, 10
+		})
 	}
 
 	// What was a hundredth, and is no longer, nobody can check.

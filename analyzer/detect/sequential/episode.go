@@ -23,6 +23,9 @@ func (t *Test) sink(r int, d, unit float32, label int64) (Episode, bool) {
 	f := max(0, was+robust.Clip((unit-d)/unit, cusumDown, 1))
 	if f == 0 {
 		t.until[r], t.fallAt[r] = label, int32(t.count)
+	}
+
+	if f == 0 && d > unit {
 		t.sum[r] += d
 		t.sumN[r]++
 	}
@@ -41,7 +44,7 @@ func (t *Test) over(r, now int) Episode {
 		Unit: r, Since: t.since[r], Detected: t.detected[r], Until: t.until[r],
 		Steps: int(t.fallAt[r]-t.sinceAt[r]) + 1, Well: now - int(t.fallAt[r]), Confirmed: t.phase[r] == degraded,
 	}
-	ep.Ago = recoverySteps + ep.Steps
+	ep.Ago = ep.Well + ep.Steps
 	share := 0.0 // of its steps that are slow by themselves
 	if t.sumN[r] > 0 {
 		ep.Effect = float64(t.sum[r]) / float64(t.sumN[r])
@@ -61,26 +64,35 @@ func (t *Test) over(r, now int) Episode {
 }
 
 // begin moves the beginning of unit r's episode to where its residuals pass half of what it is
-// slow by: the CUSUM may have climbed before, by chance. The step at hand is not counted yet.
+// slow by, and counts its slow steps from there: the CUSUM may have climbed before, by chance. The step at hand is
+// not counted yet.
 func (t *Test) begin(r int) {
 	if t.FromStart(r) || t.sumN[r] == 0 {
 		return
 	}
 
 	half, base := t.sum[r]/float32(2*t.sumN[r]), float32(0)
+	t.sum[r], t.sumN[r] = 0, 0
 	if t.baseN[r] >= minBase {
 		base = t.base[r]
 	}
 
 	var sum, least float32
-	for i := max(int(t.sinceAt[r]), t.count+1-threshold.Window); i < t.count; i++ {
-		if x := t.ring[r*threshold.Window+i%threshold.Window]; x == x {
-			sum += x - base - half
+	for i := max(int(t.sinceAt[r]), t.count+1-threshold.Window); i <= t.count; i++ {
+		x := t.ring[r*threshold.Window+i%threshold.Window] - base
+		if x == x {
+			sum += x - half
 		}
 
-		if sum < least {
+		if x > half {
+			t.sum[r] += x
+			t.sumN[r]++
+		}
+
+		if sum < least && i < t.count {
 			least = sum
 			t.since[r], t.sinceAt[r] = t.label(i+1), int32(i+1)
+			t.sum[r], t.sumN[r] = 0, 0
 		}
 	}
 }
