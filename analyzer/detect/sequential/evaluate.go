@@ -262,17 +262,13 @@ func (t *Test) evaluateLanes(r int) {
 		return
 	}
 
-	alarm := t.cfg.LongAlarm
-	if t.Pure && t.sigma[len(t.Roles)] <= pureNoise {
-		alarm -= pureRelief
-	}
-
+	pure := t.Pure && t.sigma[len(t.Roles)] <= pureNoise
 	for i, l := range lanes {
-		m, alarm, from := float64(t.laneMean[i][r])-t.skew[1+i], alarm, float32(t.cfg.Effect/2+t.skew[1+i])
+		m, from := float64(t.laneMean[i][r])-t.skew[1+i], float32(t.cfg.Effect/2+t.skew[1+i])
 		switch {
 		case m >= float64(t.least):
 		case l >= LongBlocks && m >= LongShare*float64(t.least): // small, but for long and in every block
-			alarm, from = t.cfg.LongAlarm, float32(longEach*m+t.skew[1+i])
+			from = float32(longEach*m + t.skew[1+i])
 		default:
 			continue
 		}
@@ -281,7 +277,12 @@ func (t *Test) evaluateLanes(r int) {
 			continue
 		}
 
-		apart := math.Hypot(math.Hypot(t.tauLane[i], t.Load), t.unsure*tauFloor)
+		apart := math.Hypot(t.tauLane[i], t.unsure*tauFloor)
+		if pure {
+			apart = max(t.tauLane[i], t.unsure*tauFloor)
+		}
+
+		apart = math.Hypot(apart, t.Load)
 		z := m / apart
 		if t.orphaned(int32(r)) {
 			z = m / math.Hypot(apart, robust.MedianLoss*float64(t.Left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
@@ -291,7 +292,7 @@ func (t *Test) evaluateLanes(r int) {
 			z = max(z, t.laneRise(r, i))
 		}
 
-		if t.tauLane[i] == 0 || !t.significant(z, alarm, float64(tailFreedom*l*threshold.BlockSteps)/threshold.Window) {
+		if t.tauLane[i] == 0 || !t.significant(z, t.cfg.LongAlarm, float64(tailFreedom*l*threshold.BlockSteps)/threshold.Window) {
 			continue
 		}
 
