@@ -111,7 +111,7 @@ func (e *Engine) findHomes() {
 
 		e.home[g], e.residents[g] = -1, rows
 		for n, here := range on {
-			if len(on) == 1 || len(rows) >= threshold.MedianPeers && 2*len(here) > len(rows) {
+			if 2*len(here) > len(rows) {
 				e.home[g], e.residents[g] = n, here
 			}
 		}

@@ -113,6 +113,8 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"compound", 271828230},           // own time may be a wait where no groups are told, also the third time
 		{"transients", 5772156729},        // a replica is no whole any more when its stages turn out to share nothing
 		{"congestion", 4669201658},        // nor does it compute for longer whose forward passes hold exchanges
+		{"whole-host", 1795869633},        // a node that has two of a role's three ranks is slow against its past
+		{"compound", 5550047},             // who waits for a slow rank waits inside its forward passes as well
 		{"routing", 5772156702},           // of several nodes that are late together none is late by itself
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})

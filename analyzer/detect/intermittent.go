@@ -57,10 +57,10 @@ func (e *Engine) intermittentNodes(all nodes) {
 	}
 }
 
-// onlyForward reports whether the own time of rank r, which is healthy, lacks the slow steps of its
-// forward passes: where these hold exchanges between experts, or another node is slow, whoever is late makes them long.
+// onlyForward reports whether the own time of rank r, which is healthy or nobody accuses it of, lacks the slow steps of
+// its forward passes: where these hold exchanges between experts, or another node is slow, whoever is late makes them long.
 func (e *Engine) onlyForward(r int) bool {
-	return (e.exchanges(r) || e.seen[frame.Self] && e.tracks[own].Healthy(r) && e.slowElsewhere(r)) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
+	return (e.exchanges(r) || e.seen[frame.Self] && !e.accused(own, r) && e.slowElsewhere(r)) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
 }
 
 // slowElsewhere reports whether a rank on another node than r's is slow now.
