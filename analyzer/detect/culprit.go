@@ -183,7 +183,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeWork(c) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
 			continue
 		}
 
@@ -222,6 +222,12 @@ func (e *Engine) invisible(c *candidate) bool {
 	}
 
 	return true
+}
+
+// maybeWork reports whether what a rank computes longer may be work: a slow stage of its replica is all that tells how
+// much it has, and its own time is no longer than its peers'.
+func (e *Engine) maybeWork(c *candidate) bool {
+	return c.has[compute] && !c.has[own] && !c.has[loading] && !c.has[saving] && e.live(frame.Self) && e.tracks[own].Healthy(c.row) && e.sharing[compute].Untold(c.row)
 }
 
 // leadsToo reports whether a rank that waits for a slower member of its groups is

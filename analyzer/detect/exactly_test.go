@@ -115,6 +115,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"congestion", 4669201658},        // nor does it compute for longer whose forward passes hold exchanges
 		{"whole-host", 1795869633},        // a node that has two of a role's three ranks is slow against its past
 		{"compound", 5550047},             // who waits for a slow rank waits inside its forward passes as well
+		{"few-replicas", 1802869686},      // what a slow stage alone tells of a replica's work is little
 		{"routing", 5772156702},           // of several nodes that are late together none is late by itself
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
