@@ -7,32 +7,16 @@ import (
 )
 
 // Append appends the line, with its '\n', as TaskD writes it: its key order and
-// the escapes of Go's encoding/json. A Kind that is neither API nor kernel is written as
-// a marker.
+// the escapes of Go's encoding/json.
 func Append(dst []byte, m *Marker) []byte {
-	switch m.Kind {
-	case KindAPI:
-		dst = appendSpan(dst, m)
-		dst = appendPair(dst, `,"Pt":{"ProcessId":`, m.Process, `,"ThreadId":`, m.Thread)
-		dst = strconv.AppendUint(append(dst, `},"CorrelationId":`...), m.ID, 10)
-	case KindKernel:
-		dst = appendSpan(dst, m)
-		dst = appendPair(dst, `,"Ds":{"DeviceId":`, m.Device, `,"StreamId":`, m.Stream)
-		dst = strconv.AppendUint(append(dst, `},"CorrelationId":`...), m.ID, 10)
-		dst = appendText(append(dst, `,"Type":`...), m.Type)
-	default:
-		dst = appendPair(dst, `{"Kind":`, m.Kind, `,"Flag":`, m.Flag)
-		dst = strconv.AppendUint(append(dst, `,"SourceKind":`...), uint64(m.Source), 10)
-		dst = strconv.AppendUint(append(dst, `,"Timestamp":`...), m.Timestamp, 10)
-		dst = strconv.AppendUint(append(dst, `,"Id":`...), m.ID, 10)
-		dst = appendPair(dst, `,"MsptiObjectId":{"Pt":{"ProcessId":`, m.Process, `,"ThreadId":`, m.Thread)
-		dst = appendPair(dst, `},"Ds":{"DeviceId":`, m.Device, `,"StreamId":`, m.Stream)
-		dst = appendText(append(dst, `}},"Name":`...), m.Name)
-		dst = appendText(append(dst, `,"Domain":`...), m.Domain)
-		return append(dst, '}', '\n')
-	}
-
-	dst = appendText(append(dst, `,"Name":`...), m.Name)
+	dst = appendPair(dst, `{"Kind":`, m.Kind, `,"Flag":`, m.Flag)
+	dst = strconv.AppendUint(append(dst, `,"SourceKind":`...), uint64(m.Source), 10)
+	dst = strconv.AppendUint(append(dst, `,"Timestamp":`...), m.Timestamp, 10)
+	dst = strconv.AppendUint(append(dst, `,"Id":`...), m.ID, 10)
+	dst = appendPair(dst, `,"MsptiObjectId":{"Pt":{"ProcessId":`, m.Process, `,"ThreadId":`, m.Thread)
+	dst = appendPair(dst, `},"Ds":{"DeviceId":`, m.Device, `,"StreamId":`, m.Stream)
+	dst = appendText(append(dst, `}},"Name":`...), m.Name)
+	dst = appendText(append(dst, `,"Domain":`...), m.Domain)
 	return append(dst, '}', '\n')
 }
 
@@ -40,13 +24,6 @@ func Append(dst []byte, m *Marker) []byte {
 func appendPair(dst []byte, k1 string, v1 uint32, k2 string, v2 uint32) []byte {
 	dst = strconv.AppendUint(append(dst, k1...), uint64(v1), 10)
 	return strconv.AppendUint(append(dst, k2...), uint64(v2), 10)
-}
-
-// appendSpan begins an API or kernel line, which has both its times.
-func appendSpan(dst []byte, m *Marker) []byte {
-	dst = strconv.AppendUint(append(dst, `{"Kind":`...), uint64(m.Kind), 10)
-	dst = strconv.AppendUint(append(dst, `,"Start":`...), m.Timestamp, 10)
-	return strconv.AppendUint(append(dst, `,"End":`...), m.End, 10)
 }
 
 // appendText appends s as encoding/json writes a string, which it leaves to that where

@@ -36,10 +36,6 @@ type Encoder struct {
 // Append appends the lines of r: host start and end, and device start and end when
 // its kind has them. An open range has no ends.
 func (e *Encoder) Append(dst []byte, r *record.Record) []byte {
-	if r.Kind == record.Other && (r.Name == apiWord || r.Name == kernelWord) {
-		return e.appendActivity(dst, r)
-	}
-
 	device := r.Side == record.Device || r.Kind == record.Step || r.Kind == record.FP || r.Kind == record.Communication
 	m := &Marker{Kind: KindMarker, ID: e.LastID + 1, Process: e.Process, Thread: e.thread(r)}
 	m.Device, m.Stream = m.Process, m.Thread
@@ -104,19 +100,6 @@ func (e *Encoder) thread(r *record.Record) uint32 {
 	}
 
 	return e.Thread
-}
-
-// appendActivity writes an API or kernel line.
-func (e *Encoder) appendActivity(dst []byte, r *record.Record) []byte {
-	m := &Marker{
-		Kind: KindAPI, Timestamp: uint64(r.Start), End: uint64(r.Start + r.Dur), ID: uint64(r.Count),
-		Process: e.Process, Thread: uint32(r.Thread), Name: []byte(r.Op),
-	}
-	if r.Name == kernelWord {
-		m.Kind, m.Device, m.Stream, m.Type = KindKernel, e.Device, uint32(r.Thread), []byte(r.Dtype)
-	}
-
-	return Append(dst, m)
 }
 
 // nameOf returns the name and domain that TaskD gives a range of r's kind: what

@@ -18,13 +18,9 @@
 // can't be told from one that was never written.
 package marker
 
-// Kinds of activity, as libmspti numbers them. TaskD itself only ever enables
-// markers.
-const (
-	KindMarker uint32 = 1
-	KindKernel uint32 = 2
-	KindAPI    uint32 = 3
-)
+// KindMarker is the kind of activity that a marker is, as libmspti numbers them. TaskD has
+// types for kernels (2) and calls (3), too, but enables neither: their lines are Unknown.
+const KindMarker uint32 = 1
 
 // Flags of a marker line.
 const (
@@ -48,14 +44,12 @@ const (
 	CommunicationDomain = "communication"
 )
 
-// Marker is one line. Of an API or kernel line Timestamp is its Start and ID its
-// CorrelationId.
+// Marker is one line.
 type Marker struct {
 	Kind      uint32
 	Flag      uint32
 	Source    uint32 // HostSide or DeviceSide
 	Timestamp uint64 // ns since the Unix epoch, 0 = could not be collected
-	End       uint64 // API and kernel: ns since the Unix epoch
 	ID        uint64 // unique inside one process, from 1
 
 	// The line prints a C union twice: on host lines both pairs are process and
@@ -63,7 +57,6 @@ type Marker struct {
 	Process, Thread uint32
 	Device, Stream  uint32
 
-	Type   []byte // kernel only
 	Name   []byte // only on the host's start line
 	Domain []byte // only on the host's start line
 }

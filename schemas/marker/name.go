@@ -13,12 +13,6 @@ import (
 // C NULL pointer prints as.
 const unnamed = "unnamed"
 
-// Words of the activity kinds that TaskD has writers for but never enables.
-const (
-	apiWord    = "API"
-	kernelWord = "KERNEL"
-)
-
 // Bounds of the table of words: hostile names cost allocations, never memory.
 const (
 	internMax   = 4096 // words
@@ -303,27 +297,6 @@ func (c *cursor) space() {
 	for c.i < len(c.b) && (c.b[c.i] == ' ' || c.b[c.i] == '\t' || c.b[c.i] == '\n' || c.b[c.i] == '\r') {
 		c.i++
 	}
-}
-
-// activityRecord is the record of an API or kernel line. The name of the call or kernel is
-// its Op, its type the Dtype, the correlation id the Count: the record has no
-// better place for them, and nothing of the line is lost.
-func (p *Pairer) activityRecord(m *Marker) record.Record {
-	r := record.New(record.Other)
-	r.Name = apiWord
-	r.Thread = uint64(m.Thread)
-	if m.Kind == KindKernel {
-		r.Name, r.Side, r.Thread = kernelWord, record.Device, uint64(m.Stream)
-	}
-
-	r.Op, r.Dtype = p.word(m.Name).text, p.word(m.Type).text
-	r.Start = clamp(m.Timestamp)
-	r.Dur = max(clamp(m.End)-r.Start, 0)
-	if m.ID <= 1<<62 {
-		r.Count = int64(m.ID)
-	}
-
-	return r
 }
 
 // clamp makes a time stamp an int64; one that does not fit is as good as none.

@@ -101,8 +101,6 @@ func (p *Pairer) Add(m *Marker, at Place) Result {
 	switch {
 	case p.replay && p.waits(at):
 		return Result{}
-	case m.Kind == KindAPI, m.Kind == KindKernel:
-		return p.activity(m, at)
 	case m.Kind != KindMarker, m.Source > DeviceSide, !m.starts() && !m.ends():
 		return Result{Unknown: true}
 	case m.Source == DeviceSide:
@@ -112,26 +110,6 @@ func (p *Pairer) Add(m *Marker, at Place) Result {
 	}
 
 	return p.addEnd(m, at)
-}
-
-// activity makes a complete range of an API or kernel line.
-func (p *Pairer) activity(m *Marker, at Place) Result {
-	var res Result
-	if m.Kind == KindAPI {
-		if !p.process(m, at, &res) {
-			return res
-		}
-	} else if i := slices.IndexFunc(p.live, func(q *Process) bool { return q.begun(at) }); i >= 0 {
-		res.Process = p.live[i]
-	} else {
-		p.drop(1)
-		return res
-	}
-
-	r := &Range{Record: p.activityRecord(m), ID: m.ID, Place: at, First: at, Process: res.Process}
-	r.Begin = r.Record.Start
-	res.Range = r
-	return res
 }
 
 // drop counts lines that were given up.
@@ -165,7 +143,7 @@ func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
 		return false
 	}
 
-	if !p.replay && m.Kind == KindMarker && m.starts() && q.restarted(m) {
+	if !p.replay && m.starts() && q.restarted(m) {
 		p.live = slices.Delete(p.live, i, i+1)
 		res.Over = q
 		p.depart(q)

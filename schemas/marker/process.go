@@ -211,7 +211,7 @@ func (p *Process) restarted(m *Marker) bool {
 // stamp notes the Id and the time of a host line. A time that can't be one, or that could
 // not be collected (0), moves nothing.
 func (p *Process) stamp(m *Marker) {
-	if m.Kind == KindMarker && m.starts() {
+	if m.starts() {
 		p.MaxID = max(p.MaxID, m.ID)
 	}
 

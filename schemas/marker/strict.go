@@ -34,8 +34,7 @@ func (p *Parser) strict(line []byte) error {
 	var failed error
 	r := reader{o, &failed}
 	m.Kind = r.u32("Kind", true)
-	switch m.Kind {
-	case KindMarker:
+	if m.Kind == KindMarker {
 		m.Flag, m.Source = r.u32("Flag", true), r.u32("SourceKind", true)
 		m.Timestamp, m.ID = r.u64("Timestamp", true), r.u64("Id", true)
 		id := r.object("MsptiObjectId")
@@ -43,19 +42,6 @@ func (p *Parser) strict(line []byte) error {
 		m.Process, m.Thread = pt.u32("ProcessId", false), pt.u32("ThreadId", false)
 		m.Device, m.Stream = ds.u32("DeviceId", false), ds.u32("StreamId", false)
 		m.Name, m.Domain = r.text("Name"), r.text("Domain")
-	case KindAPI:
-		m.Timestamp, m.End, m.ID = r.u64("Start", true), r.u64("End", true), r.u64("CorrelationId", false)
-		pt := r.object("Pt")
-		m.Process, m.Thread = pt.u32("ProcessId", false), pt.u32("ThreadId", false)
-		m.Device, m.Stream = m.Process, m.Thread
-		m.Name = r.text("Name")
-	case KindKernel:
-		m.Source = DeviceSide
-		m.Timestamp, m.End, m.ID = r.u64("Start", true), r.u64("End", true), r.u64("CorrelationId", false)
-		ds := r.object("Ds")
-		m.Device, m.Stream = ds.u32("DeviceId", false), ds.u32("StreamId", false)
-		m.Process, m.Thread = m.Device, m.Stream
-		m.Type, m.Name = r.text("Type"), r.text("Name")
 	}
 
 	return failed
