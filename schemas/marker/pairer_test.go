@@ -238,7 +238,7 @@ func TestPairer_Activities(t *testing.T) {
 	for kind, line := range map[uint32]string{
 		2: `{"Kind":2,"Start":1753000000000000001,"End":1753000000000000009,"Ds":{"DeviceId":3,"StreamId":12},"CorrelationId":77,"Type":"AI_CORE","Name":"MatMul"}`,
 		3: `{"Kind":3,"Start":1753000000000000001,"End":1753000000000000009,"Pt":{"ProcessId":3121,"ThreadId":3388},"CorrelationId":77,"Name":"aclnnMatmul"}`,
-		4: `{"Kind":4,"Flag":"x"}`,
+		4: `{"Kind":4,"Flag":7}`,
 	} {
 		var p Parser
 		if err := p.Parse([]byte(line)); err != nil || p.Marker.Kind != kind {

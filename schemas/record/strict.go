@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 )
 
@@ -75,45 +74,20 @@ func decode(d *json.Decoder, t LineType, v any) error {
 	return nil
 }
 
-// strictRecord walks the keys of a valid JSON object one by one: json.Unmarshal
-// into a struct would fold the case of keys.
+// strictRecord reads a valid JSON object as a record.
 func (p *Parser) strictRecord(line []byte) error {
 	p.reset()
 	r := &p.Record
 	var kind string
 	side := "host"
-	// A null leaves its field as it is, and of a key that comes twice the last one counts:
-	// both are encoding/json's way.
-	fields := map[string]any{
+	fields := Object{
 		"kind": &kind, "step": &r.Step, "start": &r.Start, "dur": &r.Dur, "side": &side,
 		"host_start": &r.HostStart, "host_dur": &r.HostDur, "exposed": &r.Exposed,
 		"ring": &r.Ring, "seq": &r.Seq, "thread": &r.Thread, "op": &r.Op, "op_raw": &r.OpRaw,
 		"group": &r.Group, "peer": &r.Peer, "count": &r.Count, "dtype": &r.Dtype,
 		"bytes": &r.Bytes, "tokens": &r.Tokens, "path": &r.Path, "open": &r.Open,
 	}
-	d := json.NewDecoder(bytes.NewReader(line))
-	if _, err := d.Token(); err != nil {
-		return fmt.Errorf("parse record: %w", err)
-	}
-
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return fmt.Errorf("parse record: %w", err)
-		}
-
-		name, _ := key.(string)
-		v, ours := fields[name]
-		if !ours {
-			v = new(json.RawMessage) // of a newer version
-		}
-
-		if err := d.Decode(v); err != nil {
-			return fmt.Errorf("parse record: key %q: %w", name, err)
-		}
-	}
-
-	if _, err := d.Token(); err != nil && !errors.Is(err, io.EOF) {
+	if err := fields.UnmarshalJSON(line); err != nil {
 		return fmt.Errorf("parse record: %w", err)
 	}
 
@@ -130,4 +104,41 @@ func (p *Parser) strictRecord(line []byte) error {
 	}
 
 	return p.check()
+}
+
+// Object is where the values of a JSON object go, by key: pointers. Keys are matched
+// exactly, whereas a struct's are folded by encoding/json; others are of a newer version,
+// and skipped. As there, a null leaves its value as it is, and of a key that comes twice
+// the last one counts.
+type Object map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o Object) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errNotObject
+	}
+
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+
+		name, _ := key.(string)
+		v, ours := o[name]
+		if !ours {
+			v = new(json.RawMessage)
+		}
+
+		if err := d.Decode(v); err != nil {
+			return fmt.Errorf("key %q: %w", name, err)
+		}
+	}
+
+	return nil
 }
