@@ -33,10 +33,9 @@ type Reader struct {
 	f    *os.File
 	z    *zstd.Decoder // nil for a plain segment
 	buf  []byte
-	r, w int    // unread bytes are buf[r:w]
-	seen int    // bytes of them known to hold no '\n'
-	last []byte // what Next returned last, nil when its bytes may have been overwritten
-	off  int64  // offset of buf[r]; of a compressed segment: in what it inflates to
+	r, w int   // unread bytes are buf[r:w]
+	seen int   // bytes of them known to hold no '\n'
+	off  int64 // offset of buf[r]; of a compressed segment: in what it inflates to
 
 	damage error // why a compressed segment ends before its end, nil: it does not
 
@@ -76,7 +75,6 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 			line, offset = r.buf[r.r:r.r+n], r.off
 			r.take(n + 1)
 			if !r.skipping && n <= maxLine {
-				r.last = line
 				return line, offset, nil
 			}
 
@@ -106,10 +104,6 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 // will not get better: what stands before the damage is all there is. nil is no damage.
 func (r *Reader) Damage() error { return r.damage }
 
-// Last returns the line that Next returned last, nil when it is not in memory any
-// more. At the end of a file it usually is.
-func (r *Reader) Last() []byte { return r.last }
-
 // take drops n unread bytes.
 func (r *Reader) take(n int) {
 	r.r += n
@@ -120,10 +114,6 @@ func (r *Reader) take(n int) {
 // fill reads more into the buffer, which it moves and grows as needed.
 func (r *Reader) fill() error {
 	if r.r > 0 && (r.r == r.w || r.w == len(r.buf)) {
-		if r.r < r.w {
-			r.last = nil
-		}
-
 		r.w = copy(r.buf, r.buf[r.r:r.w])
 		r.r = 0
 	}
@@ -147,7 +137,6 @@ func (r *Reader) fill() error {
 	r.w += n
 	switch {
 	case n > 0:
-		r.last = nil
 		return nil
 	case err == nil:
 		return fmt.Errorf("read segment %s: %w", r.f.Name(), io.ErrNoProgress)
@@ -231,7 +220,7 @@ func (r *Reader) Rest() error {
 		return fmt.Errorf("seek segment: %w", err)
 	}
 
-	r.buf, r.r, r.w, r.seen, r.last = make([]byte, readSize), 0, 0, 0, nil
+	r.buf, r.r, r.w, r.seen = make([]byte, readSize), 0, 0, 0
 	return nil
 }
 
@@ -252,7 +241,7 @@ func (r *Reader) Skipped() (lines, bytes int64) { return r.skippedLines, r.skipp
 // SeekTo makes Next go on at offset, which must be the beginning of a line. In a
 // compressed segment going back means reading from its start.
 func (r *Reader) SeekTo(offset int64) error {
-	r.r, r.w, r.seen, r.skipping, r.last, r.damage = 0, 0, 0, false, nil, nil
+	r.r, r.w, r.seen, r.skipping, r.damage = 0, 0, 0, false, nil
 	if r.z == nil {
 		if _, err := r.f.Seek(offset, io.SeekStart); err != nil {
 			return fmt.Errorf("seek segment: %w", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,48 +86,6 @@ func TestReader_TellsAFileThatBecameShorter(t *testing.T) {
 	must(t, r.SeekTo(500))
 	if _, _, err := r.Next(); !errors.Is(err, ErrTruncated) {
 		t.Errorf("Next() beyond the end=%v, want ErrTruncated", err)
-	}
-}
-
-// TestReader_Last holds the last line to what Next returned, over buffers that are
-// moved, filled anew and grown.
-func TestReader_Last(t *testing.T) {
-	path := put(t, "1", nil)
-	r := reader(t, path)
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
-	defer f.Close()
-	rnd := rand.New(rand.NewPCG(3, 5))
-	var want []byte
-	kept := 0
-	for range 200 {
-		var text []byte
-		for range rnd.IntN(20) {
-			text = append(append(text, bytes.Repeat([]byte{byte('a' + rnd.IntN(26))}, rnd.IntN(readSize/8))...), "\n"[:rnd.IntN(2)]...)
-		}
-
-		_, err := f.Write(text)
-		must(t, err)
-		for {
-			line, _, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-
-			must(t, err)
-			want = append(want[:0], line...)
-		}
-
-		if got := r.Last(); got != nil {
-			kept++
-			if !bytes.Equal(got, want) {
-				t.Fatalf("Last has %d bytes, %.20q; want %d, %.20q", len(got), got, len(want), want)
-			}
-		}
-	}
-
-	if kept < 100 {
-		t.Errorf("the last line was there %d times of 200", kept)
 	}
 }
 

@@ -31,6 +31,19 @@ func TestDisk(t *testing.T) {
 			d.look()
 			d.want("100 0 abc")
 		},
+		"a_line_too_long_at_the_end_is_passed_over_once": func(d *disk) {
+			long := strings.Repeat("x", 2<<20) + "\n"
+			d.write("100", "a\n"+long)
+			d.look()
+			d.look()
+			d.add("100", "b\n")
+			d.look()
+			d.want("100 0 a", fmt.Sprintf("100 %d b", 2+len(long)))
+			d.wantLost(Loss{Segment: "100", Reason: tooLong, Bytes: int64(len(long)), Lines: 1})
+			if len(d.ids) != 1 {
+				d.t.Fatalf("%d generations", len(d.ids))
+			}
+		},
 		"double_rotation_skips_nothing": func(d *disk) {
 			d.write("100", "a\n")
 			d.look()

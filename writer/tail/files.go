@@ -30,10 +30,9 @@ type file struct {
 	past     bool      // before the position where the stream began
 	gen      int       // how often the file turned out to be another one
 	lastAt   int64     // offset of the last line read, -1 none
-	hashAt   int64     // offset of the line that lastHash is of, -1 none
-	lastHash uint64
-	atEnd    bool // the last read ended at the end of the file
-	gone     bool // no longer listed
+	lastHash uint64    // of that line: a file that was cut and grew again is not taken for the same
+	atEnd    bool      // the last read ended at the end of the file
+	gone     bool      // no longer listed
 }
 
 // merge brings what is known in line with a listing.
@@ -48,7 +47,7 @@ func (s *Stream) merge(infos []segment.Info) {
 		}
 
 		f := file{
-			name: segment.Plain(info.Name), number: info.Number, lastAt: -1, hashAt: -1,
+			name: segment.Plain(info.Name), number: info.Number, lastAt: -1,
 			path: filepath.Join(s.Dir.Path, info.Name), size: info.Size, seen: info.Size, compressed: info.Compressed,
 			device: info.Device, inode: info.Inode,
 		}

@@ -80,15 +80,15 @@ func (s *Stream) unchanged(f *file) bool {
 	return s.sameLast(f, s.reader)
 }
 
-// sameLast compares the last line read with what is there now; the reader then
-// stands after it.
+// sameLast compares the last line read with what is there now; the reader then stands
+// where reading goes on, which is behind lines that were too long to be yielded, too.
 func (s *Stream) sameLast(f *file, r *segment.Reader) bool {
 	if r.SeekTo(f.lastAt) != nil {
 		return false
 	}
 
 	line, _, err := r.Next()
-	return err == nil && r.Offset() == f.offset && maphash.Bytes(seed, line) == f.lastHash
+	return err == nil && maphash.Bytes(seed, line) == f.lastHash && (r.Offset() == f.offset || r.SeekTo(f.offset) == nil)
 }
 
 // identify reads the first line of a newly opened segment, decides whether it is
@@ -131,7 +131,7 @@ func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 		}
 
 		s.regenerate(f)
-	case f.known && !f.compressed && f.hashAt >= 0 && f.hashAt == f.lastAt && !s.sameLast(f, r):
+	case f.known && !f.compressed && f.lastAt >= 0 && !s.sameLast(f, r):
 		s.regenerate(f) // cut and grown past the old place
 	}
 
@@ -188,7 +188,7 @@ func (s *Stream) toEnd(f *file, r *segment.Reader) error {
 		return s.wrap(err)
 	}
 
-	f.lastAt, f.hashAt, f.seen = -1, -1, f.size
+	f.lastAt, f.seen = -1, f.size
 	for {
 		line, offset, err := r.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, segment.ErrTruncated) {
@@ -200,7 +200,7 @@ func (s *Stream) toEnd(f *file, r *segment.Reader) error {
 			return s.wrap(err)
 		}
 
-		f.lastAt, f.hashAt, f.lastHash = offset, offset, maphash.Bytes(seed, line)
+		f.lastAt, f.lastHash = offset, maphash.Bytes(seed, line)
 	}
 }
 
@@ -210,7 +210,7 @@ func (s *Stream) regenerate(f *file) {
 	lost := max(f.seen-f.offset, 0)
 	s.lose(f, Loss{Reason: record.Truncated, Bytes: lost})
 	f.gen++
-	f.offset, f.lastAt, f.hashAt, f.seen = 0, -1, -1, f.size
+	f.offset, f.lastAt, f.seen = 0, -1, f.size
 	f.known, f.begun, f.atEnd, f.id = false, false, false, 0
 }
 
@@ -234,10 +234,6 @@ func (s *Stream) close() {
 
 // release closes the open file because others need their turn.
 func (s *Stream) release() {
-	if s.current >= 0 && s.reader != nil {
-		s.anchor(&s.files[s.current])
-	}
-
 	s.close()
 	if s.current >= 0 && s.files[s.current].gone && !s.files[s.current].done {
 		s.loseRest(&s.files[s.current], record.Aged)

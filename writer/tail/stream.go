@@ -236,18 +236,14 @@ func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 		line, offset, err := s.reader.Next()
 		switch {
 		case err == nil:
+			f.lastAt, f.lastHash, f.offset = offset, maphash.Bytes(seed, line), s.reader.Offset()
 			v.Line(offset, line)
 			f.atEnd = false
 			count++
 			n += int64(len(line)) + 1
-			f.lastAt, f.offset = offset, s.reader.Offset()
 			continue
 		case errors.Is(err, io.EOF):
 			f.offset = s.reader.Offset()
-			if s.anchor(f) {
-				continue // the reader stands after the last line again: look for more
-			}
-
 			f.atEnd, f.seen = true, max(f.seen, f.offset)
 			if s.reader.Damage() != nil {
 				s.damaged(f)
@@ -264,29 +260,4 @@ func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 	}
 
 	return n, nil
-}
-
-// anchor remembers what the last line read looks like, so that a file which was
-// cut and grew again is not taken for the same. It returns whether it had to.
-func (s *Stream) anchor(f *file) bool {
-	if f.compressed || f.lastAt < 0 || f.hashAt == f.lastAt {
-		return false
-	}
-
-	if line := s.reader.Last(); line != nil {
-		f.hashAt, f.lastHash = f.lastAt, maphash.Bytes(seed, line)
-		return false
-	}
-
-	if s.reader.SeekTo(f.lastAt) != nil {
-		return false
-	}
-
-	line, _, err := s.reader.Next()
-	if err != nil {
-		return false
-	}
-
-	f.hashAt, f.lastHash = f.lastAt, maphash.Bytes(seed, line)
-	return true
 }
