@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -18,43 +19,54 @@ import (
 // create makes the next segment. An empty one is kept over failures to write its
 // first line, so that a full disk does not use up names.
 func (w *Writer) create() error {
-	largest, err := largest(w.dir)
+	f, n, err := Create(w.o.FS, w.dir, w.o.Now(), w.last)
+	if err != nil {
+		return err
+	}
+
+	w.file, w.name, w.last = f, strconv.FormatInt(n, 10), n
+	w.o.Turn.Saw(n)
+	w.size, w.head, w.fresh, w.dirty, w.dirDirty = 0, 0, !w.o.Bare, false, true
+	w.segment = newID()
+	return nil
+}
+
+// Create makes a segment in a rank directory, named by the clock: later than every name
+// there, and than a number that is known of before.
+func Create(disk FS, rankDir string, now time.Time, last int64) (File, int64, error) {
+	largest, err := largest(rankDir)
 	if errors.Is(err, fs.ErrNotExist) { // somebody cleaned up under us
-		if err = w.o.FS.Mkdir(w.dir); err == nil {
+		if err = disk.Mkdir(rankDir); err == nil {
 			largest, err = -1, nil
 		}
 	}
 
 	if err != nil {
-		return fmt.Errorf("create segment: %w", err)
+		return nil, 0, fmt.Errorf("create segment: %w", err)
 	}
 
-	w.last = max(w.last, largest)
-	n := max(w.o.Now().Unix(), w.last+1, 0) // a clock that was set back must not sort it before others
+	last = max(last, largest)
+	n := max(now.Unix(), last+1, 0) // a clock that was set back must not sort it before others
 	for range createTries {
 		name := strconv.FormatInt(n, 10)
 		if len(name) > maxDigits {
-			return fmt.Errorf("create segment in %s: no name is left above %d: remove the file with that name", w.dir, w.last)
+			return nil, 0, fmt.Errorf("create segment in %s: no name is left above %d: remove the file with that name", rankDir, last)
 		}
 
-		f, err := w.o.FS.Create(filepath.Join(w.dir, name))
+		f, err := disk.Create(filepath.Join(rankDir, name))
 		if errors.Is(err, fs.ErrExist) {
 			n++
 			continue
 		}
 
 		if err != nil {
-			return fmt.Errorf("create segment %s: %w", filepath.Join(w.dir, name), err)
+			return nil, 0, fmt.Errorf("create segment %s: %w", filepath.Join(rankDir, name), err)
 		}
 
-		w.file, w.name, w.last = f, name, n
-		w.o.Turn.Saw(n)
-		w.size, w.head, w.fresh, w.dirty, w.dirDirty = 0, 0, !w.o.Bare, false, true
-		w.segment = newID()
-		return nil
+		return f, n, nil
 	}
 
-	return fmt.Errorf("create segment in %s: no free name in %d tries", w.dir, createTries)
+	return nil, 0, fmt.Errorf("create segment in %s: no free name in %d tries", rankDir, createTries)
 }
 
 // newID returns a random segment id.

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -238,32 +237,14 @@ func (w *Writer) rotate() error {
 		return err
 	}
 
-	infos, err := segment.ListAll(w.dir)
+	f, number, err := segment.Create(segment.Disk, w.dir, w.now(), -1)
 	if err != nil {
 		return err
 	}
 
-	number := w.now().Unix()
-	for _, i := range infos {
-		number = max(number, i.Number+1)
-	}
-
-	for {
-		name := fmt.Sprint(number)
-		f, err := segment.Disk.Create(filepath.Join(w.dir, name))
-		if errors.Is(err, os.ErrExist) {
-			number++
-			continue
-		}
-
-		if err != nil {
-			return fmt.Errorf("make segment %s: %w", name, err)
-		}
-
-		w.file, w.state.Name, w.state.Size = f, name, 0
-		w.o.Turn.Saw(number)
-		return nil
-	}
+	w.file, w.state.Name, w.state.Size = f, fmt.Sprint(number), 0
+	w.o.Turn.Saw(number)
+	return nil
 }
 
 // write appends the first n pending records to the current segment.
