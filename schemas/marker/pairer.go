@@ -47,6 +47,11 @@ func (a Place) Before(b Place) bool {
 	return a.Segment < b.Segment || a.Segment == b.Segment && a.Offset < b.Offset
 }
 
+// compare is for sorting.
+func (a Place) compare(b Place) int {
+	return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Offset, b.Offset))
+}
+
 // Result says what a line did.
 type Result struct {
 	// Range is complete: its last line was this one.
@@ -90,7 +95,6 @@ type Pairer struct {
 	index   uint32
 	gone    []departed // processes that have ended, oldest first
 	orphans map[orphanKey]orphan
-	order   []orphanKey // of orphans, by arrival
 
 	replay bool     // lines are read again: see Restore
 	after  []orphan // what orphans is when that is over, in the order of the lines

@@ -259,8 +259,8 @@ func TestPairer_IsBounded(t *testing.T) {
 	}
 
 	q := j.p.Processes()[0]
-	if q.Waiting() > maxOpen || len(q.open) > maxOpen || len(j.p.orphans) > maxOrphans || len(j.p.order) > maxOrphans {
-		t.Fatalf("waiting=%d open=%d orphans=%d order=%d", q.Waiting(), len(q.open), len(j.p.orphans), len(j.p.order))
+	if q.Waiting() > maxOpen || len(q.open) > maxOpen || len(j.p.orphans) > maxOrphans {
+		t.Fatalf("waiting=%d open=%d orphans=%d", q.Waiting(), len(q.open), len(j.p.orphans))
 	}
 
 	for pid := range uint32(100) {

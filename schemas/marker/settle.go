@@ -2,6 +2,7 @@ package marker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -101,22 +102,23 @@ func (p *Pairer) await(o orphan) {
 		p.orphans = make(map[orphanKey]orphan)
 	}
 
-	if len(p.order) >= maxOrphans { // give up the oldest eighth
-		for _, k := range p.order[:maxOrphans/8] {
-			delete(p.orphans, k)
+	if len(p.orphans) >= maxOrphans { // give up the oldest eighth
+		for _, old := range p.inOrder()[:maxOrphans/8] {
+			delete(p.orphans, old.orphanKey)
 			p.drop(1)
 		}
-
-		p.order = slices.Delete(p.order, 0, maxOrphans/8)
 	}
 
 	if _, ok := p.orphans[o.orphanKey]; ok {
 		p.drop(1)
-		p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool { return k == o.orphanKey })
 	}
 
 	p.orphans[o.orphanKey] = o
-	p.order = append(p.order, o.orphanKey)
+}
+
+// inOrder returns the orphans in the order of the lines.
+func (p *Pairer) inOrder() []orphan {
+	return slices.SortedFunc(maps.Values(p.orphans), func(a, b orphan) int { return a.compare(b.Place) })
 }
 
 // adopt joins to r the lines that came before its start.
@@ -135,7 +137,6 @@ func (p *Pairer) adopt(r *Range) {
 		}
 
 		delete(p.orphans, k)
-		p.order = slices.DeleteFunc(p.order, func(x orphanKey) bool { return x == k })
 	}
 }
 
@@ -183,16 +184,11 @@ func (p *Pairer) Earliest(at Place) Place {
 
 // Expire gives up the lines without a start that were stamped before a moment.
 func (p *Pairer) Expire(before int64) {
-	if len(p.order) == 0 {
-		return
-	}
-
-	p.order = slices.DeleteFunc(p.order, func(k orphanKey) bool {
-		if clamp(p.orphans[k].Timestamp) >= before {
+	maps.DeleteFunc(p.orphans, func(_ orphanKey, o orphan) bool {
+		if clamp(o.Timestamp) >= before {
 			return false
 		}
 
-		delete(p.orphans, k)
 		p.drop(1)
 		return true
 	})

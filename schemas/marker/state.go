@@ -1,9 +1,6 @@
 package marker
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // State is what a Pairer knows beyond the ranges that wait for a line. Those are
 // rebuilt by reading again the lines from Earliest on; until Live is called
@@ -40,10 +37,10 @@ func (p *Pairer) State(low Place, name func(segment uint32) string) State {
 		}
 	}
 
-	for _, k := range p.order {
-		o := p.orphans[k]
+	s.Orphans = p.inOrder()
+	for i := range s.Orphans {
+		o := &s.Orphans[i]
 		o.Name = name(o.Segment)
-		s.Orphans = append(s.Orphans, o)
 	}
 
 	return s
@@ -83,9 +80,7 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 // waits reports whether a line that is read again found no start when it was new, though
 // one may be here: what was seen behind it must not decide about it now.
 func (p *Pairer) waits(at Place) bool {
-	_, found := slices.BinarySearchFunc(p.after, at, func(o orphan, at Place) int {
-		return cmp.Or(cmp.Compare(o.Segment, at.Segment), cmp.Compare(o.Offset, at.Offset))
-	})
+	_, found := slices.BinarySearchFunc(p.after, at, func(o orphan, at Place) int { return o.compare(at) })
 	return found
 }
 
@@ -96,7 +91,7 @@ func (p *Pairer) Live() {
 	}
 
 	// What found no start among the lines read again had found it before them.
-	p.orphans, p.order = nil, nil
+	p.orphans = nil
 	for _, o := range p.after {
 		p.await(o)
 	}
