@@ -197,12 +197,12 @@ func (w *observation) observe(o func(context.Context, *verdict.Verdict, []watch.
 func (w *observation) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if w.metrics != "" {
-		l, err := agent.ListenProbes(w.metrics, w.log)
+		probes, err := agent.ListenProbes(w.metrics, w.log)
 		if err != nil {
 			return err
 		}
 
-		g.Go(func() error { return agent.ServeProbes(ctx, l, w.watcher.Handler(w.deep)) })
+		g.Go(func() error { return probes.Serve(ctx, w.watcher.Handler(w.deep)) })
 	}
 
 	if w.live.Missing() {

@@ -230,7 +230,7 @@ func serveExhausted() error {
 		io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	return agent.ServeProbes(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+	return l.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 }
 
 // TestHealthWithoutDescriptors: the health endpoints answer again and again in a process

@@ -24,17 +24,49 @@ const connectionIdle = 5 * time.Second
 // and the store want: an eighth of what there are. Further callers wait.
 func mostConnections() int { return min(max(ring.OpenFiles()/8, 4), 512) }
 
-// ServeProbes answers metrics and health until ctx ends, then lets what is being answered
+// Probes is where metrics and health are asked for. It answers also when there are no
+// descriptors left, which is when it is asked: it holds one in reserve, to give it up for
+// the next connection. What is answered gives its descriptor back, and the reserve is
+// filled again with it.
+type Probes struct {
+	net.Listener
+
+	mu    sync.Mutex
+	spare *os.File // guarded by mu; nil while a connection has it
+}
+
+// ListenProbes listens at the TCP address of metrics and health, and says so.
+func ListenProbes(address string, log *slog.Logger) (*Probes, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
+	}
+
+	p := &Probes{Listener: netutil.LimitListener(l, mostConnections())}
+	if err := p.reserve(); err != nil {
+		return nil, fmt.Errorf("serve metrics: keep a descriptor in reserve: %w", errors.Join(err, l.Close()))
+	}
+
+	log.Info("serving metrics", "address", l.Addr().String())
+	return p, nil
+}
+
+// Serve answers metrics and health until ctx ends, then lets what is being answered
 // finish.
-func ServeProbes(ctx context.Context, l net.Listener, h http.Handler) error {
+func (p *Probes) Serve(ctx context.Context, h http.Handler) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: connectionIdle}
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			_ = p.reserve() // else the next one does
+		}
+	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		late, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		stopped <- s.Shutdown(late)
 	})
-	err := s.Serve(l)
+	err := s.Serve(p)
 	if !stop() {
 		err = errors.Join(<-stopped)
 	}
@@ -46,85 +78,35 @@ func ServeProbes(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// ListenProbes listens at the TCP address of metrics and health, and says so. It answers
-// also when the process has no descriptor left, which is when it is asked.
-func ListenProbes(address string, log *slog.Logger) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("serve metrics: %w; name another address with --metrics, or \"\" for none", err)
-	}
-
-	s := &spared{Listener: l}
-	if err := s.reserveLocked(); err != nil {
-		return nil, fmt.Errorf("serve metrics: keep a descriptor in reserve: %w", errors.Join(err, l.Close()))
-	}
-
-	log.Info("serving metrics", "address", l.Addr().String())
-	return netutil.LimitListener(s, mostConnections()), nil
-}
-
-// spared is a listener that answers when there are no descriptors left: it holds one
-// in reserve, to give it up for the next connection. What is accepted gives its
-// descriptor back, and the reserve is filled again with it.
-type spared struct {
-	net.Listener
-
-	mu    sync.Mutex
-	spare *os.File // guarded by mu; nil while a connection has it
-}
-
-// reserveLocked takes a descriptor into reserve, unless one is there. s.mu is held, or nobody else
-// has s yet.
-func (s *spared) reserveLocked() (err error) {
-	if s.spare == nil {
-		s.spare, err = os.Open(os.DevNull)
+// reserve takes a descriptor into reserve, unless one is there.
+func (p *Probes) reserve() (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spare == nil {
+		p.spare, err = os.Open(os.DevNull)
 	}
 
 	return err
 }
 
 // Accept implements net.Listener.
-func (s *spared) Accept() (net.Conn, error) {
-	c, err := s.Listener.Accept()
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		c, err = s.acceptWithSpare()
+func (p *Probes) Accept() (net.Conn, error) {
+	c, err := p.Listener.Accept()
+	if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
+		return c, err
 	}
 
+	p.mu.Lock()
+	if p.spare != nil {
+		p.spare.Close()
+		p.spare = nil
+	}
+
+	c, err = p.Listener.Accept() // one waits: it was refused a descriptor just now
+	p.mu.Unlock()
 	if err != nil {
-		return nil, err
-	}
-
-	return &sparedConn{Conn: c, of: s}, nil
-}
-
-// acceptWithSpare gives the reserve up for the connection that found no descriptor.
-func (s *spared) acceptWithSpare() (net.Conn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.spare != nil {
-		s.spare.Close()
-		s.spare = nil
-	}
-
-	c, err := s.Listener.Accept() // one waits: it was refused a descriptor just now
-	if err != nil {
-		_ = s.reserveLocked()
+		_ = p.reserve()
 	}
 
 	return c, err
-}
-
-// sparedConn fills the reserve again with the descriptor that it gives back.
-type sparedConn struct {
-	net.Conn
-	of *spared
-}
-
-// Close implements net.Conn.
-func (c *sparedConn) Close() error {
-	err := c.Conn.Close()
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	_ = c.of.reserveLocked() // else the next one does
-	return err
 }

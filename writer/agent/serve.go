@@ -18,12 +18,12 @@ import (
 func (a *agent) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if a.o.Metrics != "" {
-		l, err := ListenProbes(a.o.Metrics, a.o.Logger)
+		probes, err := ListenProbes(a.o.Metrics, a.o.Logger)
 		if err != nil {
 			return err
 		}
 
-		g.Go(func() error { return ServeProbes(ctx, l, a.handler()) })
+		g.Go(func() error { return probes.Serve(ctx, a.handler()) })
 	}
 
 	// A TCP port that is taken ends the agent; a Unix socket is tried again (endpoint.Serve).
