@@ -131,15 +131,21 @@ func appendControl(dst []byte, v any) []byte {
 	return append(append(dst, b...), '\n')
 }
 
-// appendText appends s as a JSON string.
+// appendText appends s as a JSON string, which it leaves to encoding/json where that is more
+// than s between quotes.
 func appendText(dst []byte, s string) []byte {
-	dst = append(dst, '"')
 	for i := range len(s) {
 		if special[s[i]] {
-			return appendEscaped(append(dst, s[:i]...), s[i:])
+			text, err := json.Marshal(s)
+			if err != nil {
+				panic("BUG: a string is not JSON: " + err.Error())
+			}
+
+			return append(dst, text...)
 		}
 	}
 
+	dst = append(dst, '"')
 	return append(append(dst, s...), '"')
 }
 
@@ -151,31 +157,3 @@ var special = func() (t [256]bool) {
 
 	return t
 }()
-
-// appendEscaped appends s with escapes, and the closing quote.
-func appendEscaped(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	for i := 0; i < len(s); {
-		c := s[i]
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-			i++
-		case c == '\n':
-			dst = append(dst, '\\', 'n')
-			i++
-		case c < 0x20:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-			i++
-		case c < utf8.RuneSelf:
-			dst = append(dst, c)
-			i++
-		default:
-			r, n := utf8.DecodeRuneInString(s[i:])
-			dst = utf8.AppendRune(dst, r) // U+FFFD for what is not UTF-8
-			i += n
-		}
-	}
-
-	return append(dst, '"')
-}
