@@ -65,11 +65,11 @@ func (p *Pairer) classify(name, domain []byte) record.Record {
 	}
 
 	switch {
-	case equalFold(name, "forward"):
+	case bytes.EqualFold(name, []byte("forward")):
 		return record.New(record.FP)
-	case equalFold(name, "dataloader"):
+	case bytes.EqualFold(name, []byte("dataloader")):
 		return record.New(record.DataLoader)
-	case equalFold(name, "save_checkpoint"):
+	case bytes.EqualFold(name, []byte("save_checkpoint")):
 		return record.New(record.SaveCheckpoint)
 	}
 
@@ -120,31 +120,12 @@ func blank(r rune) bool { return r == ' ' || r >= '\t' && r <= '\r' }
 // contains reports whether b holds the lower-case ASCII word w in any case.
 func contains(b []byte, w string) bool {
 	for i := 0; i+len(w) <= len(b); i++ {
-		if equalFold(b[i:i+len(w)], w) {
+		if bytes.EqualFold(b[i:i+len(w)], []byte(w)) {
 			return true
 		}
 	}
 
 	return false
-}
-
-// equalFold reports whether b is the lower-case ASCII word w in any case.
-func equalFold(b []byte, w string) bool {
-	if len(b) != len(w) {
-		return false
-	}
-
-	for i, c := range b {
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-
-		if c != w[i] {
-			return false
-		}
-	}
-
-	return true
 }
 
 // communication fills in what the name of a communication range says: a JSON
