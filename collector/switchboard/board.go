@@ -54,8 +54,7 @@ type Board struct {
 	uid atomic.Pointer[string] // what recorders call the job of Options.Job, nil not known yet
 
 	mu   sync.Mutex      // also held while recorders are told, so that words reach them in order
-	all  *trace.State    // guarded by mu: the last word to every job, nil none
-	jobs map[string]*job // guarded by mu: by the name that callers use
+	jobs map[string]*job // guarded by mu: by the name that callers use; "" is every job
 
 	changed chan struct{} // guarded by mu: closed when what subscribers of a job are told changes
 }
@@ -155,29 +154,24 @@ func (b *Board) set(name string, s trace.State, by string) error {
 
 // keepLocked makes s the last word to a job, to every job when that is "".
 func (b *Board) keepLocked(name string, s trace.State) {
-	if name != "" {
-		b.jobLocked(name).wanted = &s
-		return
+	if name == "" {
+		for _, j := range b.jobs {
+			j.wanted = nil
+		}
 	}
 
-	b.all = &s
-	for _, j := range b.jobs {
-		j.wanted = nil
-	}
+	b.jobLocked(name).wanted = &s
 }
 
-// wantedLocked returns the last word to a job; false: there was none.
+// wantedLocked returns the last word to a job, be it to every job; false: there was none.
 func (b *Board) wantedLocked(name string) (s trace.State, ok bool) {
-	word := b.all
-	if j := b.jobs[name]; j != nil && j.wanted != nil {
-		word = j.wanted
+	for _, n := range []string{name, ""} {
+		if j := b.jobs[n]; j != nil && j.wanted != nil {
+			return *j.wanted, true
+		}
 	}
 
-	if word == nil {
-		return s, false
-	}
-
-	return *word, true
+	return s, false
 }
 
 // tellLocked tells the recorders of a job, of every job when that is "".
