@@ -15,11 +15,9 @@ type Strings struct {
 	mu      sync.Mutex
 	image   []byte // what stands, or will stand, in the area
 	ids     map[string]uint16
-	count   int     // ids given out
-	refused uint64  // strings that found no room
-	file    []byte  // mapped area, nil before Attach
-	used    *uint32 // mapped; published last
-	lost    *uint64 // mapped
+	count   int      // ids given out
+	refused uint64   // strings that found no room
+	p       *Process // whose file gets them, nil before attach
 }
 
 // NewStrings returns an empty area.
@@ -41,7 +39,7 @@ func (s *Strings) Intern(v string) uint16 {
 	size := 8 + (len(v)+7)&^7
 	if s.count >= math.MaxUint16 || len(s.image)+size > stringsSize {
 		s.refused++
-		if s.file != nil {
+		if s.p != nil {
 			s.publishLocked(len(s.image))
 		}
 
@@ -59,7 +57,7 @@ func (s *Strings) Intern(v string) uint16 {
 	s.count++
 	id := uint16(s.count)
 	s.ids[v] = id
-	if s.file != nil {
+	if s.p != nil {
 		s.publishLocked(at)
 	}
 
@@ -70,9 +68,9 @@ func (s *Strings) Intern(v string) uint16 {
 // what lies below it is whole for whoever reads it.
 func (s *Strings) publishLocked(from int) {
 	defer survive(debug.SetPanicOnFault(true))
-	copy(s.file[from:], s.image[from:])
-	atomic.StoreUint64(s.lost, s.refused)
-	atomic.StoreUint32(s.used, uint32(len(s.image)))
+	copy(s.p.mem[processHeader+from:], s.image[from:])
+	atomic.StoreUint64(s.p.u64(pLostStrings), s.refused)
+	atomic.StoreUint32(s.p.u32(pStringsUsed), uint32(len(s.image)))
 }
 
 // attach copies the strings so far into the mapped process file and sends the
@@ -80,8 +78,7 @@ func (s *Strings) publishLocked(from int) {
 func (s *Strings) attach(p *Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.file = p.mem[processHeader:]
-	s.used, s.lost = p.u32(pStringsUsed), p.u64(pLostStrings)
+	s.p = p
 	s.publishLocked(0)
 }
 
@@ -89,5 +86,5 @@ func (s *Strings) attach(p *Process) {
 func (s *Strings) detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.file, s.used, s.lost = nil, nil, nil
+	s.p = nil
 }
