@@ -27,13 +27,6 @@ const (
 	sayEvery = 30 * time.Second
 )
 
-// RankState is what the agent knows of a rank.
-type RankState struct {
-	Owned bool     // ours to age: of our rings, or leased
-	Live  bool     // its newest segment stays, however long ago it was touched
-	Open  []string // base names of further segments in use (written, being compressed): they stay
-}
-
 // Options of a Loop. Dir, Cap and Account are required.
 type Options struct {
 	Dir string // the profiling directory
@@ -45,10 +38,12 @@ type Options struct {
 	Now          func() time.Time
 	Log          *slog.Logger // nil is silent
 
-	// Rank tells whose a rank is; nil: all are ours. A rank is live, too, when its newest
-	// segment was touched in the last 10 minutes. The segments are the rank's as they were
-	// listed, in order.
-	Rank func(segment.RankDir, []segment.Info) RankState
+	// Rank tells whether a rank is ours to age, being of our rings or leased, and whether it
+	// is live: its newest segment stays then, as it does when it was touched in the last 10
+	// minutes. nil: all are ours.
+	Rank func(segment.RankDir) (owned, live bool)
+	// Held tells whether a segment is in use, and stays. nil: none is.
+	Held func(segment.RankDir, segment.Info) bool
 	// Shipped tells whether everything in a segment is stored. nil: nothing is.
 	Shipped func(segment.RankDir, segment.Info) bool
 	// Release makes the shipper let go of a segment that is not shipped: it calls

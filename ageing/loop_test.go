@@ -58,7 +58,7 @@ func (g *testTree) options(limit int64) Options {
 	return Options{
 		Dir: g.dir, Cap: limit, SegmentLimit: 100, Log: slog.New(slog.NewTextHandler(&g.log, nil)),
 		Now:  func() time.Time { return epoch.Add(24 * time.Hour) },
-		Rank: func(segment.RankDir, []segment.Info) RankState { return RankState{Owned: true} },
+		Rank: func(segment.RankDir) (owned, live bool) { return true, false },
 		Account: func(rows []row.Ledger) error {
 			g.ledger = append(g.ledger, rows...)
 			return nil
@@ -145,16 +145,8 @@ func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
 	}
 
 	o := g.options(1)
-	o.Rank = func(r segment.RankDir, _ []segment.Info) RankState {
-		switch {
-		case r.Rank == 0:
-			return RankState{Owned: true, Live: true, Open: []string{"101"}}
-		case r.Job == "gone":
-			return RankState{Owned: true}
-		}
-
-		return RankState{Live: true}
-	}
+	o.Rank = func(r segment.RankDir) (owned, live bool) { return r.Rank == 0 || r.Job == "gone", r.Job != "gone" }
+	o.Held = func(r segment.RankDir, s segment.Info) bool { return r.Rank == 0 && s.Name == "101" }
 	o.Shipped = func(_ segment.RankDir, s segment.Info) bool { return s.Number >= 202 || s.Number == 103 }
 	released := []string{}
 	o.Release = func(_ segment.RankDir, s segment.Info, account func() error) error {
@@ -283,9 +275,7 @@ func TestLook_UnreadableSegmentIsSpared(t *testing.T) {
 	}
 
 	o := g.options(250)
-	o.Rank = func(segment.RankDir, []segment.Info) RankState {
-		return RankState{Owned: true, Open: []string{"101", "102"}}
-	}
+	o.Held = func(_ segment.RankDir, s segment.Info) bool { return s.Name != "100" }
 	o.Release = func(_ segment.RankDir, _ segment.Info, account func() error) error {
 		var limit unix.Rlimit
 		must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
@@ -386,7 +376,7 @@ func TestMakeRoom_LooksOnlyWhenItMustBe(t *testing.T) {
 	g := newTestTree(t)
 	const size, limit = 100, 20 * 100
 	o := g.options(limit)
-	o.Rank = func(segment.RankDir, []segment.Info) RankState { return RankState{Owned: true, Live: true} }
+	o.Rank = func(segment.RankDir) (owned, live bool) { return true, true }
 	l := g.loop(o)
 	for i := range 100 {
 		name := fmt.Sprintf("j1/0/%d", 100+i)

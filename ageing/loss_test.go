@@ -20,7 +20,7 @@ func TestLoop_AccountsExactly(t *testing.T) {
 	const limit = 64 << 10
 	o := g.options(limit * 10)
 	o.SegmentLimit = limit
-	o.Rank = func(segment.RankDir, []segment.Info) RankState { return RankState{Owned: true, Live: true} }
+	o.Rank = func(segment.RankDir) (owned, live bool) { return true, true }
 	l := g.loop(o)
 	dir := filepath.Join(g.dir, "j1", "0")
 	clock := epoch

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -56,20 +55,20 @@ func (l *Loop) rank(t *tree, r segment.RankDir) error {
 	}
 
 	newest := infos[len(infos)-1]
-	state := RankState{Owned: true}
+	owned, live := true, false
 	if l.o.Rank != nil {
-		state = l.o.Rank(r, infos)
+		owned, live = l.o.Rank(r)
 	}
 
-	state.Live = state.Live || l.o.Now().Sub(newest.ModTime) < quiet
-	if state.Owned && state.Live {
+	live = live || l.o.Now().Sub(newest.ModTime) < quiet
+	if owned && live {
 		t.room += l.o.SegmentLimit
 	}
 
 	for _, s := range infos {
-		held := !state.Owned || state.Live && s.Number == newest.Number || slices.Contains(state.Open, s.Name)
+		held := !owned || live && s.Number == newest.Number || l.o.Held != nil && l.o.Held(r, s)
 		t.segments = append(t.segments, candidate{
-			Info: s, dir: r, owned: state.Owned, held: held, shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
+			Info: s, dir: r, owned: owned, held: held, shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
 		})
 	}
 

@@ -212,16 +212,10 @@ func (a *agent) ageingOptions() ageing.Options {
 	}
 	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
 	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.RankID, s.Name) }
-	o.Rank = func(d segment.RankDir, infos []segment.Info) ageing.RankState {
+	o.Held = func(d segment.RankDir, s segment.Info) bool { return a.follower.Holds(d.Path, s.Name) }
+	o.Rank = func(d segment.RankDir) (owned, live bool) {
 		// A process that hangs writes nothing and has its segment open all the same.
-		state := ageing.RankState{Owned: a.follower.Ships(d.Path), Live: a.owns(d.RankID) && !a.drain.Idle()}
-		for _, s := range infos {
-			if a.follower.Holds(d.Path, s.Name) {
-				state.Open = append(state.Open, s.Name)
-			}
-		}
-
-		return state
+		return a.follower.Ships(d.Path), a.owns(d.RankID) && !a.drain.Idle()
 	}
 	return o
 }
