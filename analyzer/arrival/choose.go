@@ -109,8 +109,7 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
 		}
 	}
 
-	at := f.Columns[column]
-	l := f.Layouts[at.Layout]
+	l := f.Columns[column].Layout
 	role := int32(-1)
 	if i := slices.Index(l.Ranks, shown[0].Rank); i >= 0 {
 		role = l.Role[i]
@@ -179,7 +178,7 @@ func metricOf(f *frame.Frame, cause string) frame.Metric {
 // in seconds; -1 where none was measured.
 func slowest(f *frame.Frame, column int, c *verdict.Node) (rank int, excess float64) {
 	rank, excess = -1, math.Inf(-1)
-	l := f.Layouts[f.Columns[column].Layout]
+	l := f.Columns[column].Layout
 	m := metricOf(f, c.Cause)
 	for i, r := range l.Ranks {
 		if !slices.Contains(c.Ranks, r) {

@@ -64,8 +64,7 @@ func (r *Range) Blocked() int64 {
 
 // Step collects the ranges of one step.
 type Step struct {
-	at      frame.Key
-	layout  *frame.Layout
+	at      *frame.Column
 	shown   []Shown
 	records map[uint32][]row.Record
 	near    *Job
@@ -76,8 +75,7 @@ type Step struct {
 // NewStep returns a collector of a column's ranges: of the ranks that are shown, and of all as far as
 // they tell who was waited for.
 func NewStep(f *frame.Frame, column int, shown []Shown) *Step {
-	at := f.Columns[column]
-	s := &Step{at: at, layout: f.Layouts[at.Layout], shown: shown, records: map[uint32][]row.Record{}, near: NewJob()}
+	s := &Step{at: f.Columns[column], shown: shown, records: map[uint32][]row.Record{}, near: NewJob()}
 	for _, x := range shown {
 		s.records[uint32(x.Rank)] = nil
 	}
@@ -106,8 +104,9 @@ func (s *Step) Take(ranks []row.Rank, records []row.Record) {
 
 // ours reports whether the range is of the process that ran the step.
 func (s *Step) ours(r *row.Record) bool {
-	i, ok := slices.BinarySearch(s.layout.Ranks, int(r.Rank))
-	return ok && (s.layout.Incarnation == nil || s.layout.Incarnation[i] == 0 || s.layout.Incarnation[i] == r.Incarnation)
+	l := s.at.Layout
+	i, ok := slices.BinarySearch(l.Ranks, int(r.Rank))
+	return ok && (l.Incarnation == nil || l.Incarnation[i] == 0 || l.Incarnation[i] == r.Incarnation)
 }
 
 // Errors of View say what the source lacks.

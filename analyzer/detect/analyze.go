@@ -52,7 +52,7 @@ func (a *Analysis) Verdict() *verdict.Verdict {
 func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
 	a := NewAnalysis(f, cfg)
 	rest := f.Transfers
-	for c := range f.Each {
+	for _, c := range f.Columns {
 		for len(rest) > 0 && (rest[0].Attempt < c.Attempt || rest[0].Attempt == c.Attempt && rest[0].To < c.Step) {
 			a.ObserveTransfer(&rest[0])
 			rest = rest[1:]

@@ -104,7 +104,7 @@ func BenchmarkObserve(b *testing.B) {
 
 	e := New(Default(), f.Layouts[0])
 	var cols []*frame.Column
-	for c := range f.Each {
+	for _, c := range f.Columns {
 		k := *c
 		for m, v := range c.V {
 			if v != nil {

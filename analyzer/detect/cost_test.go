@@ -229,7 +229,7 @@ func TestCost_OfUnevenWorkIsNoMoreThanTheWaits(t *testing.T) {
 	j.seq = 0.15
 	f := j.frame()
 	var share, n float64
-	for c := range f.Each {
+	for _, c := range f.Columns {
 		var waits []float64
 		for r, x := range c.V[frame.Exposed] {
 			waits = append(waits, float64(x/c.V[frame.Step][r]))

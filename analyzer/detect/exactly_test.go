@@ -180,7 +180,7 @@ func TestHard_StaysAccused(t *testing.T) {
 
 		var e *Engine
 		named := false
-		for c := range f.Each {
+		for _, c := range f.Columns {
 			if e == nil {
 				e = New(Default(), c.Layout)
 			}

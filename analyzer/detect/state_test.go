@@ -74,7 +74,7 @@ func (d *fieldNames) Report(r cmp.Result) {
 // columns copies all columns of a frame.
 func columns(f *frame.Frame) []*frame.Column {
 	var out []*frame.Column
-	for c := range f.Each {
+	for _, c := range f.Columns {
 		k := *c
 		for m, v := range c.V {
 			k.V[m] = slices.Clone(v)

@@ -70,9 +70,9 @@ func (c *column) set(k int, s *step) {
 	}
 }
 
-// key is what frame.Unrecorded wants to know of a column.
-func (c *column) key() frame.Key {
-	return frame.Key{Attempt: c.Place.Attempt, Step: c.Place.Step, StartNs: c.StartNs}
+// shown is the column as others see it, without layout and values.
+func (c *column) shown() frame.Column {
+	return frame.Column{Attempt: c.Place.Attempt, Step: c.Place.Step, Repeat: int(c.Place.Repeat), StartNs: c.StartNs, Passes: c.Passes}
 }
 
 // column finds or makes a column, nil when it has gone already.

@@ -78,7 +78,7 @@ func TestBuild_CellsInAnyOrderAndNaNWhereNothingCame(t *testing.T) {
 	}
 
 	n := 0
-	for c := range f.Each {
+	for _, c := range f.Columns {
 		if c.Step != int64(100+n) || c.V[frame.Self] != nil || len(c.V[frame.FP]) != 6 || c.V[frame.FP][1] != float32(1000+n) {
 			t.Errorf("column %d: %+v", n, c)
 		}
@@ -128,7 +128,7 @@ func TestAttempts_AJobRestartIsANewOneElasticOrNot(t *testing.T) {
 		t.Errorf("column 30 is %+v", c)
 	}
 
-	first, last := f.Layouts[f.Columns[0].Layout], f.Layouts[f.Columns[59].Layout]
+	first, last := f.Columns[0].Layout, f.Columns[59].Layout
 	if first.World != 8 || last.World != 6 || !first.Present[7] || last.Present[7] || last.Incarnation[0] != 200 {
 		t.Errorf("worlds %d and %d, present %v, incarnation %d", first.World, last.World, last.Present, last.Incarnation[0])
 	}
@@ -154,7 +154,7 @@ func TestAttempts_OneRankRestartedInPlaceStaysInItsAttempt(t *testing.T) {
 		t.Fatalf("%d attempts, %d columns, %d layouts", f.Attempts, len(f.Columns), len(f.Layouts))
 	}
 
-	a, z := f.Layouts[f.Columns[29].Layout], f.Layouts[f.Columns[30].Layout]
+	a, z := f.Columns[29].Layout, f.Columns[30].Layout
 	if a.Nodes[a.Node[3]] != "n1" || z.Nodes[z.Node[3]] != "spare" || z.Incarnation[3] != 999 {
 		t.Errorf("rank 3 on %s, then %s", a.Nodes[a.Node[3]], z.Nodes[z.Node[3]])
 	}
@@ -314,7 +314,7 @@ func TestLayout_SeededColumnsOfAnAttemptAreSorted(t *testing.T) {
 		}
 
 		f := build(t, b, nil)
-		if !slices.IsSortedFunc(f.Columns, func(a, c frame.Key) int { return int(a.Step - c.Step) }) {
+		if !slices.IsSortedFunc(f.Columns, func(a, c *frame.Column) int { return int(a.Step - c.Step) }) {
 			t.Fatalf("seed %d: columns out of order", seed)
 		}
 	}
@@ -347,7 +347,7 @@ func TestStepsOff(t *testing.T) {
 		{nil, 0}, {[]string{"6500:20500"}, 15}, {[]string{"2500:2600"}, 0}, {[]string{"26000:"}, 0},
 	} {
 		got := 0
-		for c := range build(tt.off...).Each {
+		for _, c := range build(tt.off...).Columns {
 			got += c.Off
 		}
 

@@ -23,7 +23,7 @@ func digest(f *frame.Frame) string {
 	say := func(v ...any) { fmt.Fprintln(h, v...) }
 	say(f.Ranks, f.Attempts, f.WorldSize, f.Overlap)
 	var last *frame.Layout
-	for c := range f.Each {
+	for _, c := range f.Columns {
 		if l := c.Layout; l != last {
 			last = l
 			say(l.Attempt, l.World, l.Present, l.Incarnation, l.Fresh, l.Node, l.Nodes, l.Role, l.Replica, l.Stages, l.From, l.Certain)

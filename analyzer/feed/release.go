@@ -151,9 +151,11 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	}
 
 	f.Columns++
-	out := frame.Column{Attempt: c.Place.Attempt, Step: c.Place.Step, Repeat: int(c.Place.Repeat), StartNs: c.StartNs, Passes: c.Passes, Layout: l}
+	out := c.shown()
+	out.Layout = l
 	if f.Begun {
-		out.Off = frame.Unrecorded(f.Processes.off(), f.Last.key(), c.key())
+		last := f.Last.shown()
+		out.Off = frame.Unrecorded(f.Processes.off(), &last, &out)
 	}
 
 	if before >= 8 {

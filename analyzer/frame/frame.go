@@ -81,23 +81,13 @@ type Column struct {
 	V       [MetricCount][]float32
 }
 
-// Key names a column of a Frame.
-type Key struct {
-	Attempt int
-	Step    int64
-	Repeat  int
-	StartNs int64
-	Passes  int
-	Layout  int // index into Frame.Layouts
-}
-
 // Frame holds what is known of one job, and as many metrics of its steps as somebody
 // wants to see. The zero value is a job of which nothing is known. Read it from as many goroutines as you like.
 type Frame struct {
 	Job       string
-	WorldSize int   // largest seen; 0 unknown
-	Ranks     []int // global rank of each row, ascending
-	Columns   []Key
+	WorldSize int       // largest seen; 0 unknown
+	Ranks     []int     // global rank of each row, ascending
+	Columns   []*Column // with those metrics that are kept
 	Layouts   []*Layout
 	Attempts  int
 	// RolesFrom says where the roles come from: "topology" (a file), "segments"
@@ -116,8 +106,7 @@ type Frame struct {
 	// Notes are sentences for a person: what was dropped or guessed.
 	Notes []string
 
-	values [MetricCount][][]float32 // metric → column → row; nil column = nobody recorded it
-	seen   [MetricCount]bool
+	seen [MetricCount]bool
 }
 
 // maxCells bounds one matrix: 10,000 ranks × 25,000 steps, 1 GB.
@@ -134,16 +123,17 @@ func (f *Frame) Add(c *Column, metrics []Metric) bool {
 		f.seen[m] = f.seen[m] || v != nil
 	}
 
-	k := Key{Attempt: c.Attempt, Step: c.Step, Repeat: c.Repeat, StartNs: c.StartNs, Passes: c.Passes, Layout: len(f.Layouts) - 1}
 	if (len(f.Columns)+1)*len(f.Ranks) > maxCells {
 		return false
 	}
 
-	f.Columns = append(f.Columns, k)
+	kept := *c
+	kept.V = [MetricCount][]float32{}
 	for _, m := range metrics {
-		f.values[m] = append(f.values[m], slices.Clone(c.V[m]))
+		kept.V[m] = slices.Clone(c.V[m])
 	}
 
+	f.Columns = append(f.Columns, &kept)
 	return true
 }
 
@@ -152,33 +142,20 @@ func (f *Frame) Has(m Metric) bool { return f.seen[m] }
 
 // At returns one cell, NaN where nothing was recorded.
 func (f *Frame) At(m Metric, row, col int) float32 {
-	if f.values[m] == nil || f.values[m][col] == nil {
-		return NaN
+	if v := f.Columns[col].V[m]; v != nil {
+		return v[row]
 	}
 
-	return f.values[m][col][row]
+	return NaN
 }
 
-// Values returns a metric of all columns, each by row, nil where nobody recorded it or it
-// was not kept. They are the frame's own: don't write to them.
-func (f *Frame) Values(m Metric) [][]float32 { return f.values[m] }
-
-// Each yields every column in order, with those metrics of it that were kept: for c := range f.Each.
-func (f *Frame) Each(yield func(*Column) bool) {
-	for i, k := range f.Columns {
-		c := Column{Attempt: k.Attempt, Step: k.Step, Repeat: k.Repeat, StartNs: k.StartNs, Passes: k.Passes, Layout: f.Layouts[k.Layout]}
-		if i > 0 {
-			c.Off = Unrecorded(f.Off, f.Columns[i-1], k)
-		}
-
-		for m, v := range f.values {
-			if v != nil {
-				c.V[m] = v[i]
-			}
-		}
-
-		if !yield(&c) {
-			return
-		}
+// Values returns a metric of all columns, each by row; nil where nobody recorded it or it was not
+// kept. They are the frame's own: don't write to them.
+func (f *Frame) Values(m Metric) [][]float32 {
+	values := make([][]float32, len(f.Columns))
+	for i, c := range f.Columns {
+		values[i] = c.V[m]
 	}
+
+	return values
 }

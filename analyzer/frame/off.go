@@ -100,7 +100,7 @@ func mergeOff(all []Off) []Off {
 
 // Unrecorded returns how many steps of a job nobody recorded between two columns that
 // follow each other, because recording was off.
-func Unrecorded(off []Off, before, after Key) int {
+func Unrecorded(off []Off, before, after *Column) int {
 	// Steps are told by their numbers, so both must be of one attempt, and their starts known.
 	missing := after.Step - before.Step - 1
 	if before.Attempt != after.Attempt || missing <= 0 || before.StartNs == 0 || after.StartNs == 0 {

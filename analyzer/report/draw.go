@@ -65,16 +65,19 @@ func rankIn(f *frame.Frame, row int) Rank {
 
 // peersIn returns the ranks of each role in a step, by where they are drawn.
 func peersIn(f *frame.Frame, at []int) func(step int) [][]int {
-	sets := make([][][]int, len(f.Layouts))
-	for k, l := range f.Layouts {
+	sets := map[*frame.Layout][][]int{}
+	for _, l := range f.Layouts {
+		all := make([][]int, 0, len(l.Roles))
 		for _, role := range l.Roles {
 			set := make([]int, len(role.Rows))
 			for i, row := range role.Rows {
 				set[i] = at[row]
 			}
 
-			sets[k] = append(sets[k], set)
+			all = append(all, set)
 		}
+
+		sets[l] = all
 	}
 
 	return func(step int) [][]int { return sets[f.Columns[step].Layout] }
