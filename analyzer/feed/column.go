@@ -79,7 +79,7 @@ func (c *column) shown() frame.Column {
 func (f *Feed) column(at place) *column {
 	k, ok := f.find(at)
 	if !ok {
-		if f.Begun && at.compare(f.Last.Place) <= 0 {
+		if last := f.last(); last != nil && at.compare(last.Place) <= 0 {
 			return nil
 		}
 
@@ -127,8 +127,8 @@ func (f *Feed) remap(old []int) {
 		}
 	}
 
-	for i := range f.Recent {
-		f.Recent[i].Owner = moved(f.Recent[i].Owner, to, n, 0)
+	for _, c := range f.Recent {
+		c.Owner = moved(c.Owner, to, n, 0)
 	}
 
 	f.Missed, f.Seen = moved(f.Missed, to, n, 0), moved(f.Seen, to, n, 0)

@@ -28,12 +28,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
-// fed remembers who was in a column that the engine has seen.
-type fed struct {
-	Place place
-	Owner []uint16
-}
-
 // Feed puts rows of steps together into columns and lets them go in order, each
 // when every rank that is there has its row in it, or when the lag is used up. It is
 // used by one goroutine.
@@ -41,17 +35,14 @@ type Feed struct {
 	Processes *processes
 	Held      int // rows in process.Held
 	Pending   []*column
-	Missed    []uint16 // columns in a row that each row was missing in
-	Seen      []int64  // start of the newest step of each row
-	Recent    []fed    // the last columns that went, a ring
-	Next      int
-	Last      column // the newest that went; its values are gone
-	Begun     bool
+	Missed    []uint16  // columns in a row that each row was missing in
+	Seen      []int64   // start of the newest step of each row
+	Recent    []*column // that went, the newest last; their values are gone
 
 	// Rows by what became of them: Accepted have a cell, and Estimated and HostOnly of those are flagged
-	// so. Open never ended, Late came when their column had gone, Again came twice.
+	// so. Open never ended, Late came when their column had gone.
 	Accepted, Estimated, HostOnly uint64 // rows
-	Open, Late, Again             uint64
+	Open, Late                    uint64
 	Columns                       uint64
 
 	// What follows is not saved: Restore and the next Settle make it anew.
@@ -167,7 +158,7 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 	}
 
 	r.each(func(p *process) {
-		if len(p.Held) == 0 || !p.Placed || !p.Settled && p.Later && !all && !f.alone(p) {
+		if len(p.Held) == 0 || !p.Settled && p.Later && !all && !f.alone(p) {
 			return
 		}
 
@@ -274,7 +265,6 @@ func (f *Feed) place(p *process, s *step) bool {
 	switch had := col.Owner[k]; {
 	// Filled by this process or a later one of its rank: the row came twice, or the step was done again.
 	case had >= owner:
-		f.Again++
 		return false
 	case had == 0:
 		col.Rows++
@@ -318,26 +308,32 @@ func (f *Feed) join(at *place) {
 		}
 	}
 
-	if at.Run == run && f.Begun && f.Last.Place.Attempt == at.Attempt {
-		at.Run = max(run, f.Last.Place.Run)
+	if last := f.last(); at.Run == run && last != nil && last.Place.Attempt == at.Attempt {
+		at.Run = max(run, last.Place.Run)
 	}
 }
 
-// gone counts a row whose column went already.
+// last is the newest column that went, nil before the first.
+func (f *Feed) last() *column {
+	if n := len(f.Recent); n > 0 {
+		return f.Recent[n-1]
+	}
+
+	return nil
+}
+
+// gone takes a row whose column went already, and counts it where the column went without it.
 func (f *Feed) gone(at place, k int, owner uint16) {
-	for i := range f.Recent {
-		if r := &f.Recent[i]; r.Place.same(at) {
+	for _, r := range f.Recent {
+		if r.Place.same(at) {
 			if r.Owner[k] == 0 {
 				f.Late++
 				r.Owner[k] = owner
-				return
 			}
 
-			break
+			return
 		}
 	}
-
-	f.Again++
 }
 
 // Off returns when recording was off.

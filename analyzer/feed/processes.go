@@ -14,18 +14,13 @@ import (
 // process is one incarnation of one rank: how far its rows came, and what the layout of
 // the job needs to know of it.
 type process struct {
-	ID        uint64
 	LastStep  int64
 	LastStart int64
-	Attempt   int
 	Run       int   // how often it went back to an earlier step
 	Newest    int64 // start of the newest row that came, placed or not
 	Rows      int32 // that came
-	Rank      uint32
 	Settled   bool
-	Placed    bool // Attempt and Later are known
-	Later     bool // it took a rank's place while the others went on
-	Running   bool // the last column that went shows it in that place
+	Running   bool // the last column that went shows it in its rank's place
 	Alone     bool // the only process of its rank so far
 	Tells     bool // roles, by its identity
 	begun     bool // of a History: a row was placed
@@ -71,7 +66,7 @@ func (r *processes) process(rank uint32, id uint64) *process {
 		}
 	}
 
-	p := &process{Rank: rank, ID: id, Alone: len(list) == 0, Process: &frame.Process{Rank: rank, ID: id}}
+	p := &process{Alone: len(list) == 0, Process: &frame.Process{Rank: rank, ID: id}}
 	for _, q := range list {
 		q.Alone = false
 	}
@@ -188,10 +183,7 @@ func (r *processes) build(topo *topology.File) bool {
 
 	r.world = frame.NewWorld(all, r.Seen, topo)
 	r.Rows = r.world.Ranks
-	r.each(func(p *process) {
-		p.Placed, p.row = p.Stepped, r.world.Row(p.Rank)
-		p.Attempt, p.Later = p.Seat()
-	})
+	r.each(func(p *process) { p.row = r.world.Row(p.Rank) })
 	return true
 }
 

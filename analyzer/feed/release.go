@@ -36,7 +36,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 			f.arrange(c.Place.Attempt)
 		}
 
-		if !f.Begun && f.layout.From == "inferred" && f.passed == nil {
+		if f.last() == nil && f.layout.From == "inferred" && f.passed == nil {
 			if at != Over && len(f.Pending) < sampleSteps {
 				return // roles come from times: see some first
 			}
@@ -99,11 +99,9 @@ func (f *Feed) complete(c *column, l *frame.Layout) bool {
 		}
 	}
 
-	if there >= l.World || f.Begun && f.Last.Place.Attempt == c.Place.Attempt {
-		return true // with ranks still to appear, the attempt's first step waits
-	}
-
-	return false
+	// With ranks still to appear, the attempt's first step waits.
+	last := f.last()
+	return there >= l.World || last != nil && last.Place.Attempt == c.Place.Attempt
 }
 
 // relieve notes who took a rank's place in the column: the layout is another one from
@@ -153,9 +151,9 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	f.Columns++
 	out := c.shown()
 	out.Layout = l
-	if f.Begun {
-		last := f.Last.shown()
-		out.Off = frame.Unrecorded(f.Processes.off(), &last, &out)
+	if last := f.last(); last != nil {
+		previous := last.shown()
+		out.Off = frame.Unrecorded(f.Processes.off(), &previous, &out)
 	}
 
 	if before >= 8 {
@@ -174,19 +172,10 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	}
 
 	observe(&out)
-	f.remember(c)
-	f.Last, f.Begun = *c, true
-	f.Last.V, f.Last.Owner = [frame.MetricCount][]float32{}, nil
-}
-
-// remember keeps who was in a column: a row that comes for it later is late, or came twice.
-func (f *Feed) remember(c *column) {
-	r := fed{c.Place, c.Owner}
-	if len(f.Recent) < recentColumns {
-		f.Recent = append(f.Recent, r)
-		return
+	// Who was in it is kept: a row that comes for it later is late, or came twice.
+	c.V = [frame.MetricCount][]float32{}
+	f.Recent = append(f.Recent, c)
+	if len(f.Recent) > recentColumns {
+		f.Recent = slices.Delete(f.Recent, 0, 1)
 	}
-
-	f.Recent[f.Next] = r
-	f.Next = (f.Next + 1) % recentColumns
 }

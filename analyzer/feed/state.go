@@ -3,6 +3,7 @@ package feed
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
@@ -39,32 +40,26 @@ func (f *Feed) check() error {
 
 	for rank, list := range r.Ranks {
 		for _, p := range list {
-			if p.Process == nil || p.Rank != rank || p.Process.Rank != rank || p.Process.ID != p.ID {
+			if p.Process == nil || p.Rank != rank {
 				return fmt.Errorf("a process of rank %d is incomplete", rank)
 			}
 		}
 	}
 
-	for _, c := range f.Pending {
+	for _, c := range slices.Concat(f.Recent, f.Pending) {
 		if err := c.check(n); err != nil {
 			return err
 		}
 	}
 
-	for i := range f.Recent {
-		if len(f.Recent[i].Owner) > n {
-			return fmt.Errorf("a column of %d ranks, want %d", len(f.Recent[i].Owner), n)
-		}
-	}
-
-	if len(f.Missed) != n || len(f.Seen) != n || len(f.Recent) > recentColumns || f.Next < 0 || f.Next >= recentColumns {
+	if len(f.Missed) != n || len(f.Seen) != n || len(f.Recent) > recentColumns {
 		return errors.New("the feed's lists are too long or too short")
 	}
 
 	return nil
 }
 
-// check wants lists of n ranks in a column that waits: gob makes them as long as the file says.
+// check wants lists of n ranks in a column: gob makes them as long as the file says.
 func (c *column) check(n int) error {
 	ok := len(c.Owner) == n && c.StartRow < n
 	for _, v := range c.V {

@@ -24,7 +24,7 @@ func (w *World) talkers(l *Layout) []namedGroup {
 	groups := map[int32]*namedGroup{}
 	for _, p := range w.all {
 		row := w.Row(p.Rank)
-		if row < 0 || p.attempt != l.Attempt {
+		if row < 0 || p.Attempt != l.Attempt {
 			continue
 		}
 

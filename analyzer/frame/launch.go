@@ -54,7 +54,7 @@ func launches(all []*Process) []*launch {
 		}
 
 		for _, p := range pending {
-			p.attempt, p.later = len(out), cur.add(p)
+			p.Attempt, p.Later = len(out), cur.add(p)
 		}
 
 		pending = pending[:0]

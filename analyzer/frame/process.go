@@ -26,14 +26,10 @@ type Process struct {
 	// them.
 	Samples []Sample
 
-	// By the launches of the World that was made last.
-	attempt int  // number of the launch
-	later   bool // it took a rank's place while the others went on
+	// By the launches of the World that was made last of it.
+	Attempt int  // number of the launch
+	Later   bool // it took a rank's place while the others went on
 }
-
-// Seat returns the number of the process's launch, and whether the process took a rank's
-// place while the others went on. Both are as of the last NewWorld that it was given to.
-func (p *Process) Seat() (attempt int, later bool) { return p.attempt, p.later }
 
 // Place orders the steps of a process.
 type Place struct {

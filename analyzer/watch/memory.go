@@ -27,23 +27,18 @@ type memory struct {
 	Newest  int64         // start of the newest row that was read
 	Changes uint64
 	Moved   time.Time // when rows came last
+	Judged  bool      // a step was: the engine follows in a state file
 
 	engine *detect.Engine // nil before the first step
 }
 
 // stateMagic begins a state file: a checksum of the rest follows, then the rest: a gob
-// stream of the version and a stateBody, and the engine's own stream.
+// stream of the version and the memory, and the engine's own stream.
 const stateMagic = "laggard-watch-state\n"
 
 // stateVersion is the version of what stands before the engine; another one is not
 // read. It rises with every change of a saved type or of what it means.
-const stateVersion = 7
-
-// stateBody is a memory, and whether an engine follows.
-type stateBody struct {
-	Memory *memory
-	Engine bool
-}
+const stateVersion = 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -55,10 +50,10 @@ func (m *memory) encode() ([]byte, error) {
 	b.WriteString(stateMagic)
 	// Room for the checksum, which is known last.
 	b.Write(make([]byte, crc32.Size))
-	body := stateBody{Memory: m, Engine: m.engine != nil}
+	m.Judged = m.engine != nil
 	enc := gob.NewEncoder(&b)
-	err := errors.Join(enc.Encode(stateVersion), enc.Encode(&body))
-	if err == nil && m.engine != nil {
+	err := errors.Join(enc.Encode(stateVersion), enc.Encode(m))
+	if err == nil && m.Judged {
 		err = m.engine.Save(&b)
 	}
 
@@ -95,12 +90,11 @@ func decode(data []byte, cfg detect.Config) (*memory, error) {
 
 	// The map is there: gob makes one as large as the stream says.
 	m := &memory{Feed: feed.New()}
-	body := stateBody{Memory: m}
-	if err := dec.Decode(&body); err != nil {
+	if err := dec.Decode(m); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
 
-	if body.Engine {
+	if m.Judged {
 		var err error
 		if m.engine, err = detect.Restore(r, cfg); err != nil {
 			return nil, err
