@@ -89,15 +89,12 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		return nil, err
 	}
 	defer s.Close()
-	if a.job, err = source.Pick(ctx, s, a.source, a.job); err != nil {
-		return nil, err
-	}
-
 	rows := &feed.History{}
 	if a.info, err = s.Load(ctx, a.job, rows.Add, o); err != nil {
 		return nil, err
 	}
 
+	a.job = a.info.Job
 	for _, note := range a.info.Notes {
 		fmt.Fprintln(os.Stderr, "laggard:", note)
 	}

@@ -152,17 +152,13 @@ func recordedJob(ctx context.Context, spec, job string) (t *simulate.Trace, err 
 	}
 
 	defer func() { err = errors.Join(err, src.Close()) }()
-	if job, err = source.Pick(ctx, src, spec, job); err != nil {
-		return nil, err
-	}
-
 	var r simulate.Recorded
 	info, err := src.Load(ctx, job, r.Add, o)
 	if err != nil {
 		return nil, err
 	}
 
-	return r.Trace(job, info.Topology)
+	return r.Trace(info.Job, info.Topology)
 }
 
 // listScenarios writes each with its row of the detection suite's table.

@@ -148,19 +148,9 @@ func firstLine(s string) string {
 	return s
 }
 
-// Jobs implements Source.
-func (d *database) Jobs(ctx context.Context) ([]string, error) {
-	jobs, err := d.listJobs(ctx)
-	if err == nil && len(jobs) == 0 {
-		err = fmt.Errorf("list jobs of %s: no job in it: fill it with `laggard ingest SOURCE --to STORE` or `laggard agent --store STORE`", d.at)
-	}
-
-	return jobs, err
-}
-
-// listJobs returns the jobs of the database in order; none is no error. It asks the small
-// table of ranks, and the table of steps only where that is empty.
-func (d *database) listJobs(ctx context.Context) (jobs []string, err error) {
+// Jobs implements Source. It asks the small table of ranks, and the table of steps only where
+// that is empty.
+func (d *database) Jobs(ctx context.Context) (jobs []string, err error) {
 	for _, table := range []string{row.RanksTable, row.StepsTable} {
 		err = query(ctx, d, "SELECT DISTINCT job FROM "+table+" ORDER BY job", func(r driver.Rows) error {
 			var job string

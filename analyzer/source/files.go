@@ -20,10 +20,10 @@ import (
 // tree is a directory of segment files: a profiling directory, one job's or one
 // rank's.
 type tree struct {
-	dir    string // as given
-	ranks  []segment.RankDir
-	merged merge.Result   // jobs that lay in several directories
-	made   *profiles.Tree // of other tools' profiles, nil of segments
+	dir    string            // as given
+	ranks  []segment.RankDir // as they were when it was opened
+	merged merge.Result      // jobs that lay in several directories
+	made   *profiles.Tree    // of other tools' profiles, nil of segments
 }
 
 // errNoRank is returned, wrapped, for a folder that is no profiling directory.
@@ -63,16 +63,6 @@ func (t *tree) Jobs(context.Context) ([]string, error) {
 	return slices.Compact(jobs), nil
 }
 
-// listJobs returns the jobs whose directories are there now.
-func (t *tree) listJobs(ctx context.Context) ([]string, error) {
-	ranks, err := segment.Walk(t.dir)
-	if err != nil {
-		return nil, fmt.Errorf("list jobs of %s: %w", t.dir, err)
-	}
-
-	return (&tree{ranks: ranks}).Jobs(ctx)
-}
-
 // Load implements Source. What of other tools' profiles could not be read is told.
 func (t *tree) Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
 	info, err := t.load(ctx, job, take, o)
@@ -87,7 +77,7 @@ func (t *tree) Load(ctx context.Context, job string, take func(*row.Rows), o Opt
 
 // load rolls the segments of every rank up, the way that ingest does.
 func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
-	job, err := Pick(ctx, t, t.dir, job)
+	job, err := pick(ctx, t, t.dir, job)
 	if err != nil {
 		return Info{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/profiles"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Live is a source that is read again and again while it grows: what `watch`
@@ -58,58 +59,72 @@ func (l *Live) Missing() bool {
 	return l.scheme != clickHouseScheme && l.made == nil && errors.Is(err, fs.ErrNotExist)
 }
 
-// now returns the source as it is now. A database is connected to at the first use, and again
-// after an error of connecting.
+// now returns the source as it is now: of a directory nothing is kept, whoever asks lists anew
+// what is there.
 func (l *Live) now(ctx context.Context) (Source, error) {
-	if l.scheme == clickHouseScheme {
-		if l.db != nil {
-			return l.db, nil
-		}
-
-		db, err := openClickHouse(ctx, l.at, l.o)
-		if err != nil {
-			return nil, err
-		}
-
-		l.db = db
-		return db, nil
-	}
-
-	// Of a directory nothing is kept: whoever asks lists anew what is there.
 	switch {
-	case l.made != nil:
-		return &tree{dir: l.made.Dir, made: l.made}, nil
-	case l.scheme == parquetScheme || isStore(l.at):
+	case l.scheme == clickHouseScheme:
+		return l.connected(ctx)
+	case !l.files():
 		return &store{dir: l.at}, nil
 	}
 
-	return &tree{dir: l.at}, nil
+	dir := l.at
+	if l.made != nil {
+		dir = l.made.Dir
+	}
+
+	ranks, err := segment.Walk(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs of %s: %w", dir, err)
+	}
+
+	return &tree{dir: dir, ranks: ranks, made: l.made}, nil
 }
+
+// connected returns the database, which is connected to at the first use, and again after an error
+// of connecting.
+func (l *Live) connected(ctx context.Context) (Source, error) {
+	if l.db != nil {
+		return l.db, nil
+	}
+
+	db, err := openClickHouse(ctx, l.at, l.o)
+	if err != nil {
+		return nil, err // a nil *database would be a Source
+	}
+
+	l.db = db
+	return db, nil
+}
+
+// files reports whether the source is a directory of segments or profiles, or may become one.
+func (l *Live) files() bool { return l.scheme == "" && (l.made != nil || !isStore(l.at)) }
 
 // None says why the last Jobs found nothing in a folder, nil where that isn't known.
 func (l *Live) None() error { return l.none }
 
 // Jobs returns the names of the jobs that are there now, sorted; none is no error.
 func (l *Live) Jobs(ctx context.Context) ([]string, error) {
-	s, err := l.now(ctx)
-	if err != nil || l.Missing() {
-		return nil, err
+	if l.Missing() {
+		return nil, nil
 	}
 
 	// A folder that is no profiling directory yet may become one, or get profiles: it is asked again
 	// with each look until there are some.
-	if t, ok := s.(*tree); ok && l.made == nil {
-		l.made, l.none = Profiles(ctx, t.dir, l.o)
+	if l.files() && l.made == nil {
+		l.made, l.none = Profiles(ctx, l.at, l.o)
 		if l.none != nil && (l.o.From != "" || !errors.Is(l.none, profiles.ErrNone)) {
-			return nil, fmt.Errorf("list jobs of %s: %w", t.dir, l.none)
-		}
-
-		if s, err = l.now(ctx); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("list jobs of %s: %w", l.at, l.none)
 		}
 	}
 
-	return s.listJobs(ctx)
+	s, err := l.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return s.Jobs(ctx)
 }
 
 // Newest returns about when the newest piece of the job came, the zero time when

@@ -199,17 +199,8 @@ func (r *fileReader) Cursor() []byte {
 
 // newest returns when a segment of the job was written last.
 func (t *tree) newest(_ context.Context, job string) (time.Time, error) {
-	dirs, err := segment.Walk(t.dir)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("look at job %s in %s: %w", quoteIfOdd(job), t.dir, err)
-	}
-
 	var newest time.Time
-	for _, d := range dirs {
-		if d.Job != job {
-			continue
-		}
-
+	for _, d := range t.of(job) {
 		list, err := segment.List(d.Path)
 		if err != nil {
 			return time.Time{}, fmt.Errorf("look at job %s: %w", quoteIfOdd(job), err)

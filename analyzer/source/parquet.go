@@ -44,17 +44,7 @@ func openParquet(dir string) (Source, error) {
 func (s *store) Close() error { return nil }
 
 // Jobs implements Source.
-func (s *store) Jobs(ctx context.Context) ([]string, error) {
-	jobs, err := s.listJobs(ctx)
-	if err == nil && len(jobs) == 0 {
-		err = fmt.Errorf("list jobs of Parquet store %s: no job in it: fill it with `laggard ingest SOURCE --to parquet:%s`", s.dir, s.dir)
-	}
-
-	return jobs, err
-}
-
-// listJobs returns the jobs of the store in order; none is no error.
-func (s *store) listJobs(context.Context) ([]string, error) {
+func (s *store) Jobs(context.Context) ([]string, error) {
 	var jobs []string
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
 		folders, err := s.folders(table)

@@ -103,11 +103,10 @@ type Info struct {
 
 // Source is an opened source of jobs.
 type Source interface {
-	// Jobs returns the names of the jobs, sorted. None is an error that says what
-	// to do, not an empty list.
+	// Jobs returns the names of the jobs, sorted; none is no error.
 	Jobs(ctx context.Context) ([]string, error)
-	// Load hands over one job: its ranks, steps and communications, in parts, one after the other.
-	// They are used again when take returns.
+	// Load hands over one job, "" the only one: its ranks, steps and communications, in parts, one
+	// after the other. They are used again when take returns.
 	Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error)
 	// Records hands over the identities and the raw ranges of a job, in parts, one after
 	// the other; with one worker a rank's after those of the ranks before it. Rows that
@@ -116,11 +115,9 @@ type Source interface {
 	// Close frees connections. The Source is of no use afterwards.
 	Close() error
 
-	// Of a source that grows, as a Live asks it: listJobs returns the jobs that are there now,
-	// sorted, and none is no error; newest is about when the newest piece of a job came, the
-	// zero time when there is none; follow begins to read a job where an earlier
+	// Of a source that grows, as a Live asks it: newest is about when the newest piece of a job
+	// came, the zero time when there is none; follow begins to read a job where an earlier
 	// reader's cursor says, from its beginning with nil.
-	listJobs(ctx context.Context) ([]string, error)
 	newest(ctx context.Context, job string) (time.Time, error)
 	follow(o Options, job string, from []byte) (feed.Reader, error)
 }
@@ -156,22 +153,22 @@ func quoteIfOdd(s string) string {
 	return s
 }
 
-// Pick returns the job to load: the named one when it is there, the only one
-// when none is named, else an error that names those that are there.
-func Pick(ctx context.Context, s Source, name, job string) (string, error) {
+// pick returns the job to load: the named one when it is there, the only one
+// when none is named, else an error that names those that are there. name is the source's.
+func pick(ctx context.Context, s Source, name, job string) (string, error) {
 	jobs, err := s.Jobs(ctx)
-	if err != nil {
-		return "", err
-	}
-
 	switch {
+	case err != nil:
+		return "", err
+	case len(jobs) == 0:
+		return "", fmt.Errorf("list jobs of %s: no job in it: fill it with `laggard ingest SOURCE --to STORE` or `laggard agent --store STORE`", name)
 	case job != "" && slices.Contains(jobs, job):
 		return job, nil
 	case job == "" && len(jobs) == 1:
 		return jobs[0], nil
 	}
 
-	return "", noSuchJob(Redact(name), job, jobs)
+	return "", noSuchJob(name, job, jobs)
 }
 
 // Open opens what spec names: a directory, a file or folder of profiles, `parquet:DIR` or

@@ -24,7 +24,7 @@ type part func(ctx context.Context, rows *row.Rows) error
 
 // loadTables is Source.Load of a store: the ranks, then the other tables part by part.
 func loadTables(ctx context.Context, s tables, name, job string, take func(*row.Rows), o Options) (Info, error) {
-	job, err := Pick(ctx, s, name, job)
+	job, err := pick(ctx, s, name, job)
 	if err != nil {
 		return Info{}, err
 	}
