@@ -59,14 +59,14 @@ const leaseNamespace = "laggard"
 // divide shares the jobs with other watchers.
 func (w *observation) divide(table *source.Live) error {
 	s := &w.share
-	w.watch.Table = table
+	w.watch.Table = table.Verdicts
 	by := s.by
 	if by == "" && (w.cluster.server != "" || health.InPod()) {
 		by = byLeases
 	}
 
 	if by != byLeases {
-		w.watch.Holder = &watch.Rows{Name: s.name, Sink: w.watch.Sink, Table: table, Lease: s.lease, Now: time.Now, Log: w.log}
+		w.watch.Holder = &watch.Rows{Name: s.name, Sink: w.watch.Sink, Table: table.Verdicts, Lease: s.lease, Now: time.Now, Log: w.log}
 		return nil
 	}
 

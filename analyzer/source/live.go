@@ -148,18 +148,9 @@ func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (feed.Read
 	return s.follow(l.o, job, cursor)
 }
 
-// Watchers returns the newest row of each watcher that said since then that it is there.
-func (l *Live) Watchers(ctx context.Context, since int64) ([]row.Verdict, error) {
-	return l.verdicts(ctx, "", fmt.Sprintf("at_ns > %d", since))
-}
-
-// Verdicts returns the newest row of each node, group and finding of a job.
-func (l *Live) Verdicts(ctx context.Context, job string) ([]row.Verdict, error) {
-	return l.verdicts(ctx, job, "")
-}
-
-// verdicts reads the table of verdicts, which ClickHouse alone has for many watchers.
-func (l *Live) verdicts(ctx context.Context, job, where string) ([]row.Verdict, error) {
+// Verdicts returns the newest row of each node, group and finding of a job, of those newer than
+// since, from the table of verdicts, which ClickHouse alone has for many watchers.
+func (l *Live) Verdicts(ctx context.Context, job string, since int64) ([]row.Verdict, error) {
 	s, err := l.now(ctx)
 	if err != nil {
 		return nil, err
@@ -170,5 +161,6 @@ func (l *Live) verdicts(ctx context.Context, job, where string) ([]row.Verdict, 
 		return nil, fmt.Errorf("read verdicts of %s: watchers share a ClickHouse store, and this is none", Redact(l.spec))
 	}
 
+	where := fmt.Sprintf("at_ns > %d", since)
 	return selectRows[row.Verdict](ctx, db, row.VerdictsTable, job, where, "ORDER BY at_ns DESC, step DESC LIMIT 1 BY node, `group`, finding")
 }

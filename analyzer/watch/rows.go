@@ -41,7 +41,7 @@ func (s *Rows) Mine(ctx context.Context, jobs []string) ([]string, error) {
 		return nil, err
 	}
 
-	rows, err := s.Table.Watchers(ctx, now.Add(-s.Lease).UnixNano())
+	rows, err := s.Table(ctx, "", now.Add(-s.Lease).UnixNano())
 	if err != nil {
 		return nil, fmt.Errorf("ask for watchers: %w", err)
 	}

@@ -29,13 +29,9 @@ type Holder interface {
 	Leave(ctx context.Context) error
 }
 
-// Table reads the table of verdicts that the watchers of one store share.
-type Table interface {
-	// Watchers returns the newest row of each watcher that wrote one since then.
-	Watchers(ctx context.Context, since int64) ([]row.Verdict, error)
-	// Verdicts returns the newest row of each node, group and finding of a job.
-	Verdicts(ctx context.Context, job string) ([]row.Verdict, error)
-}
+// Table reads the table of verdicts that the watchers of one store share: the newest row of each
+// node, group and finding of a job, as far as it is newer than since. The watchers' own are of no job.
+type Table func(ctx context.Context, job string, since int64) ([]row.Verdict, error)
 
 // errLost is that others may follow what this watcher was about to judge or to store.
 var errLost = errors.New("another watcher may have it by now: left to it")
@@ -143,7 +139,7 @@ func owner(alive []string, job string) string {
 
 // said returns what the table says of a job: what this watcher need not say again.
 func (w *Watcher) said(ctx context.Context, job string) ([]statement, error) {
-	rows, err := w.o.Table.Verdicts(ctx, job)
+	rows, err := w.o.Table(ctx, job, 0)
 	if err != nil {
 		return nil, fmt.Errorf("ask what was said of job %s: %w", job, err)
 	}

@@ -23,17 +23,13 @@ type between struct {
 	blind bool
 }
 
-func (b *between) Watchers(ctx context.Context, since int64) ([]row.Verdict, error) {
-	if b.blind {
+func (b *between) table(ctx context.Context, job string, since int64) ([]row.Verdict, error) {
+	if job == "" && b.blind {
 		return nil, nil
 	}
 
-	return b.Live.Watchers(ctx, since)
-}
-
-func (b *between) Verdicts(ctx context.Context, job string) ([]row.Verdict, error) {
-	rows, err := b.Live.Verdicts(ctx, job)
-	if then := b.then; then != nil {
+	rows, err := b.Live.Verdicts(ctx, job, since)
+	if then := b.then; job != "" && then != nil {
 		b.then = nil
 		then()
 	}
@@ -88,7 +84,7 @@ func TestWatchersShareJobs(t *testing.T) {
 		table := &between{Live: live, then: then}
 		store := func(ctx context.Context, rows []row.Verdict) error { return ship.Verdicts(ctx, sink, rows) }
 		w, err := watch.New(watch.Options{Source: live, Sink: store, Now: time0.now,
-			Table: table, Holder: &watch.Rows{Name: name, Sink: store, Table: table, Lease: watch.DefaultLease, Now: time0.now, Log: slog.New(slog.DiscardHandler)}})
+			Table: table.table, Holder: &watch.Rows{Name: name, Sink: store, Table: table.table, Lease: watch.DefaultLease, Now: time0.now, Log: slog.New(slog.DiscardHandler)}})
 		if err != nil {
 			t.Fatal(err)
 		}
