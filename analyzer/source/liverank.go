@@ -86,8 +86,9 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 		return false, 0, err
 	}
 
-	// The list is made anew each time: the agent rotates, compresses and ages segments meanwhile.
-	at := slices.IndexFunc(list, func(s segment.Info) bool { return plainName(s.Name) == k.segment })
+	// The list is made anew each time: the agent rotates, compresses and ages segments meanwhile, so
+	// that a name has .zst behind it from some look on.
+	at := slices.IndexFunc(list, func(s segment.Info) bool { return segment.Plain(s.Name) == k.segment })
 	if at < 0 {
 		// Not begun, or the segment was aged away: the next one that is there.
 		was, _ := segment.Number(k.segment)
@@ -96,7 +97,7 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 			return true, 0, nil
 		}
 
-		k.segment, k.offset, k.resume = plainName(list[at].Name), 0, false
+		k.segment, k.offset, k.resume = segment.Plain(list[at].Name), 0, false
 	}
 
 	path := filepath.Join(k.dir.Path, list[at].Name)
@@ -169,15 +170,6 @@ func (k *rankReader) end(f *segment.Reader, list []segment.Info, at int) (last b
 
 	// Nobody writes to a segment that another one follows, so a line without its end never gets one.
 	k.stream.Torn(f.Torn())
-	k.segment, k.offset = plainName(list[at+1].Name), 0
+	k.segment, k.offset = segment.Plain(list[at+1].Name), 0
 	return false
-}
-
-// plainName is the name before compression: a closed segment gets .zst while it is being followed.
-func plainName(name string) string {
-	if ext := filepath.Ext(name); ext != "" {
-		return name[:len(name)-len(ext)]
-	}
-
-	return name
 }
