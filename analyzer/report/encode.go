@@ -53,9 +53,9 @@ func encodeLayers(p *Picture, layers []layer) (bins, error) {
 
 // encode makes one byte a cell: the code of the mean of the steps in its bin, deflated.
 func (l *layer) encode(b bins) error {
-	l.Levels = shareLevels()
+	l.Levels = shareLevels
 	if l.Ratio {
-		l.Levels = ratioTable
+		l.Levels = ratioLevels
 	}
 
 	rows := len(l.values) / b.n
@@ -64,7 +64,12 @@ func (l *layer) encode(b bins) error {
 		values := l.values[r*b.n : (r+1)*b.n]
 		for i := range b.count {
 			from, to := b.of(i)
-			cells = append(cells, quantise(mean(values[from:to]), l.Ratio))
+			x := mean(values[from:to])
+			if l.Ratio {
+				x = math.Log(x) // of what is not above 0 nothing is drawn
+			}
+
+			cells = append(cells, quantise(x, l.Levels))
 		}
 	}
 
@@ -99,7 +104,7 @@ func mean(values []float32) float64 {
 	return sum / float64(n)
 }
 
-// Ratios are coded symmetrically around code 128: steps of 0.5 % near 1, then
+// Levels of ratios are symmetric around code 128: steps of 0.5 % near 1, then
 // growing by 4 % a code, so that 127 codes reach beyond a factor of 20.
 const (
 	middle    = 128
@@ -108,8 +113,8 @@ const (
 	growth    = 1.04
 )
 
-// ratioLevels returns the logarithm that each code stands for.
-func ratioLevels() []float64 {
+// ratioLevels are the logarithms that codes of ratios stand for, from code 1 on.
+var ratioLevels = func() []float64 {
 	levels := make([]float64, 256)
 	x, step := 0.0, fineStep
 	for k := 1; k <= 127; k++ {
@@ -123,50 +128,31 @@ func ratioLevels() []float64 {
 	}
 
 	return levels
-}
+}()
 
-// shareLevels returns the share that each code stands for: 254 equal steps.
-func shareLevels() []float64 {
+// shareLevels are the shares that codes stand for, from code 1 on: 254 equal steps.
+var shareLevels = func() []float64 {
 	levels := make([]float64, 256)
 	for k := 1; k < 256; k++ {
 		levels[k] = round(float64(k-1)/254, 5)
 	}
 
 	return levels
-}
+}()
 
-var ratioTable = ratioLevels()
-
-// quantise returns the code of a value, 0 for NaN and for a ratio that is not above 0.
-func quantise(v float64, isRatio bool) byte {
-	if math.IsNaN(v) {
+// quantise returns the code whose level is the nearest to x, 0 for NaN.
+func quantise(x float64, levels []float64) byte {
+	if math.IsNaN(x) {
 		return 0
 	}
 
-	if !isRatio {
-		return byte(1 + math.Round(254*min(1, max(0, v))))
+	k, _ := slices.BinarySearch(levels[1:], x)
+	k = min(k+1, len(levels)-1) // the first code whose level is at least x
+	if k > 1 && x-levels[k-1] < levels[k]-x {
+		k--
 	}
 
-	if v <= 0 {
-		return 0
-	}
-
-	x := math.Abs(math.Log(v))
-	var k int
-	if fine := int(math.Round(x / fineStep)); fine <= fineCodes {
-		k = fine
-	} else {
-		k, _ = slices.BinarySearch(ratioTable[middle:middle+127], x) // the first code whose level is at least x
-		if k > fineCodes && x-ratioTable[middle+k-1] < ratioTable[middle+k]-x {
-			k--
-		}
-	}
-
-	if v < 1 {
-		k = -k
-	}
-
-	return byte(middle + k)
+	return byte(k)
 }
 
 // round returns x with n decimals.

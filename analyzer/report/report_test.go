@@ -331,17 +331,17 @@ func TestOnset_OfASuspect(t *testing.T) {
 
 func TestQuantise_KeepsRatios(t *testing.T) {
 	for _, v := range []float64{0.2, 0.5, 0.9, 0.99, 1, 1.01, 1.05, 1.1, 1.5, 2.36, 5, 19} {
-		got := math.Exp(ratioTable[quantise(v, true)])
+		got := math.Exp(ratioLevels[quantise(math.Log(v), ratioLevels)])
 		if math.Abs(got/v-1) > 0.06 || math.Abs(v-1) < 0.2 && math.Abs(got/v-1) > 0.004 {
 			t.Errorf("ratio %g comes back as %g", v, got)
 		}
 	}
 
-	if quantise(math.NaN(), true) != 0 || quantise(-1, true) != 0 || quantise(math.NaN(), false) != 0 {
+	if quantise(math.NaN(), ratioLevels) != 0 || quantise(math.Log(-1), ratioLevels) != 0 || quantise(math.NaN(), shareLevels) != 0 {
 		t.Error("what was not measured is not code 0")
 	}
 
-	if quantise(1e9, true) != 255 || quantise(1e-9, true) != 1 || quantise(2, false) != 255 {
+	if quantise(math.Log(1e9), ratioLevels) != 255 || quantise(math.Log(1e-9), ratioLevels) != 1 || quantise(2, shareLevels) != 255 || quantise(-1, shareLevels) != 1 {
 		t.Error("values beyond the ends are not at the ends")
 	}
 }
