@@ -123,10 +123,6 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 
 	v := judge.Verdict()
 	v.Source, v.Job = source.Redact(a.source), a.job
-	if v.Roles != "inferred" {
-		v.Roles = "topology" // the same word for the same groups, whichever file or store they stand in
-	}
-
 	if i := a.info; i.Unknown+i.Torn > 0 {
 		v.Unread = &verdict.Unread{Lines: i.Unknown, Of: i.Lines, Torn: i.Torn}
 	}

@@ -10,7 +10,7 @@ import (
 
 // pipeline is a layout of two stages of four ranks, each rank on the given node.
 func pipeline(nodes ...int32) *frame.Layout {
-	l := &frame.Layout{Stages: 2, Certain: true, From: "segments", Nodes: []string{"a", "b", "c", "d"}}
+	l := &frame.Layout{Stages: 2, Certain: true, From: "topology", Nodes: []string{"a", "b", "c", "d"}}
 	l.Roles = []frame.Role{{Stage: 0}, {Stage: 1}}
 	for r := range 8 {
 		l.Ranks, l.Present = append(l.Ranks, r), append(l.Present, true)

@@ -276,7 +276,6 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 	}
 
 	w := h.feed.Processes.world
-	f.RolesFrom = cmp.Or(w.RolesFrom, "inferred")
 	f.Notes = append(f.Notes, w.Notes...)
 	if dropped > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))

@@ -77,7 +77,7 @@ func TestRoles_FromIdentitiesOfTheProcesses(t *testing.T) {
 
 	f := build(t, b, nil)
 	l := f.Layouts[0]
-	if l.From != "segments" || f.RolesFrom != "segments" || l.Stages != 2 || len(l.Roles) != 2 || len(l.Replicas) != 4 {
+	if l.From != "topology" || l.Stages != 2 || len(l.Roles) != 2 || len(l.Replicas) != 4 {
 		t.Fatalf("from %s, %d stages, %d roles, %d replicas", l.From, l.Stages, len(l.Roles), len(l.Replicas))
 	}
 

@@ -90,9 +90,6 @@ type Frame struct {
 	Columns   []*Column // with those metrics that are kept
 	Layouts   []*Layout
 	Attempts  int
-	// RolesFrom says where the roles come from: "topology" (a file), "segments"
-	// (identities of the processes) or "inferred".
-	RolesFrom string
 	// Off is when recording was off.
 	Off []Off
 	// Overlap tells of two runs under the job's name, nil where there is one.

@@ -32,7 +32,9 @@ type Layout struct {
 	// Partial marks replicas some of whose pipeline stages have no rank here.
 	Partial []bool
 	Groups  []Group
-	// From says where the roles come from, as Frame.RolesFrom.
+	// From says where the roles come from: "topology", a file or the identities of the
+	// processes, or "inferred". It is the same word for the same groups, whichever file or
+	// store they stand in.
 	From string
 	// Certain is false where roles were guessed from times alone.
 	Certain bool

@@ -15,11 +15,10 @@ const maxRows = 1 << 20
 
 // World makes the layouts of a job out of its processes.
 type World struct {
-	Size      int      // the largest world seen; 0 unknown
-	Ranks     []int    // global rank of each row, ascending
-	Attempts  int      // launches of the job
-	RolesFrom string   // as Frame.RolesFrom, of the layouts so far
-	Notes     []string // sentences for a person
+	Size     int      // the largest world seen; 0 unknown
+	Ranks    []int    // global rank of each row, ascending
+	Attempts int      // launches of the job
+	Notes    []string // sentences for a person
 
 	topo     *topology.File
 	all      []*Process
@@ -201,20 +200,17 @@ func (w *World) setRoles(l *Layout, world int, current []*Process, models []stri
 		file = nil
 	}
 
-	for n, groups := range [][]namedGroup{file, own} {
-		if len(groups) == 0 || !l.assign(groups, models) {
-			continue
-		}
-
-		l.From = []string{"topology", "segments"}[n]
-		l.setGroups(append(groups, [][]namedGroup{own, file}[n]...))
-		w.RolesFrom = cmp.Or(w.RolesFrom, l.From)
-		return
+	l.From = "topology"
+	switch {
+	case len(file) > 0 && l.assign(file, models):
+		l.setGroups(append(file, own...))
+	case len(own) > 0 && l.assign(own, models):
+		l.setGroups(append(own, file...))
+	default:
+		l.From = "inferred"
+		l.alike(models)
+		l.setGroups(append(file, own...))
 	}
-
-	l.From = "inferred"
-	l.alike(models)
-	l.setGroups(append(file, own...))
 }
 
 // note says something to a person, once.

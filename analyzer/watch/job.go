@@ -108,10 +108,6 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	j.engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
 	v := j.engine.Verdict()
 	f.Overlap().Tell(v)
-	if v.Roles != "inferred" {
-		v.Roles = "topology" // the same word as analyze's
-	}
-
 	detect.TellOff(v, f.Off())
 	v.Healthy = v.Exit(minImpact) == verdict.ExitHealthy
 	return v

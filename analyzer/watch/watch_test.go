@@ -148,12 +148,7 @@ func analyzed(tb testing.TB, rows row.Rows, topo *topology.File) string {
 		tb.Fatal(err)
 	}
 
-	v := detect.Analyze(f, detect.Default())
-	if v.Roles != "inferred" {
-		v.Roles = "topology"
-	}
-
-	return text(tb, v)
+	return text(tb, detect.Analyze(f, detect.Default()))
 }
 
 func text(tb testing.TB, v *verdict.Verdict) string {
