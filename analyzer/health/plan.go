@@ -4,16 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -289,26 +285,10 @@ func eventName(job string, e verdict.Event) string {
 	return "laggard." + hex.EncodeToString(sum[:10])
 }
 
-// maxState bounds what is read of a state file.
-const maxState = 64 << 20
-
 // load reads the state of an earlier process.
 func (c *Cluster) load() error {
-	if c.o.StateFile == "" {
-		return nil
-	}
-
-	data, err := keep.Read(c.o.StateFile, maxState)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-
-	if err != nil {
-		return fmt.Errorf("load state of the cluster: %w", err)
-	}
-
 	var s state
-	if err := json.Unmarshal(data, &s); err != nil {
+	if err := LoadState(c.o.StateFile, &s); err != nil {
 		return fmt.Errorf("load state of the cluster %s: %w; it says which nodes were acted on: look at them before you move it away", c.o.StateFile, err)
 	}
 
@@ -326,16 +306,11 @@ func (c *Cluster) load() error {
 
 // save writes the state durably.
 func (c *Cluster) save() error {
-	if c.o.StateFile == "" || c.o.DryRun {
+	if c.o.DryRun {
 		return nil
 	}
 
-	data, err := json.Marshal(c.state)
-	if err != nil {
-		return fmt.Errorf("save state of the cluster: %w", err)
-	}
-
-	if err := keep.Write(c.o.StateFile, 0o600, data); err != nil {
+	if err := SaveState(c.o.StateFile, c.state); err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
 

@@ -75,7 +75,6 @@ type Depth struct {
 	cases map[string]*inquiry // by job
 	on    map[place]*switched // nodes that have a place under the cap
 	fails int                 // of switches, since Run began
-	saved []byte              // what StateFile holds, nil not known
 }
 
 // place is a job's recorders on a node.

@@ -1,20 +1,15 @@
 package depth
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/schemas/keep"
+	"github.com/laggard-dev/laggard/analyzer/health"
 )
 
 // Waits between attempts at one agent.
@@ -164,21 +159,8 @@ func (d *Depth) note(was switched, left bool, err error) {
 // load takes up what an earlier process left in depth: it is switched back unless a
 // case wants it.
 func (d *Depth) load() error {
-	if d.o.StateFile == "" {
-		return nil
-	}
-
-	data, err := os.ReadFile(d.o.StateFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-
 	var list []switched
-	if err == nil {
-		err = json.Unmarshal(data, &list)
-	}
-
-	if err != nil {
+	if err := health.LoadState(d.o.StateFile, &list); err != nil {
 		return fmt.Errorf("load state of depth %s: %w; it says which agents were switched: `laggard trace status` there before you move it away", d.o.StateFile, err)
 	}
 
@@ -189,9 +171,9 @@ func (d *Depth) load() error {
 	return nil
 }
 
-// save writes the state when it differs from what stands in the file.
+// save writes which nodes have a place under the cap.
 func (d *Depth) save() error {
-	if d.o.StateFile == "" || d.o.DryRun {
+	if d.o.DryRun {
 		return nil
 	}
 
@@ -201,19 +183,9 @@ func (d *Depth) save() error {
 	}
 
 	slices.SortFunc(list, func(a, b switched) int { return a.compare(b.place) })
-	data, err := json.Marshal(list)
-	if err != nil {
+	if err := health.SaveState(d.o.StateFile, list); err != nil {
 		return fmt.Errorf("save state of depth: %w", err)
 	}
 
-	if bytes.Equal(data, d.saved) {
-		return nil
-	}
-
-	if err := keep.Write(d.o.StateFile, 0o600, data); err != nil {
-		return fmt.Errorf("save state of depth: %w", err)
-	}
-
-	d.saved = data
 	return nil
 }
