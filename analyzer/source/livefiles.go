@@ -24,8 +24,7 @@ type fileReader struct {
 	topology *topology.File
 	ranks    map[string]*rankReader // by path
 	saved    map[int]segment.Position
-	more     bool // in the middle of a look
-	draining bool
+	more     bool     // in the middle of a look
 	unread   []string // profiles of other tools, or parts of them
 }
 
@@ -121,7 +120,7 @@ func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 
 // Read implements feed.Reader. A round brings every rank up to one moment of recorded
 // time: two dozen steps after the rank that is furthest behind.
-func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
+func (r *fileReader) Read(ctx context.Context, at feed.Stage, take func(*row.Rows) error) (bool, error) {
 	if !r.more {
 		if err := r.arrange(); err != nil {
 			return false, err
@@ -141,7 +140,7 @@ func (r *fileReader) Read(ctx context.Context, take func(*row.Rows) error) (bool
 	slices.SortFunc(list, func(a, b *rankReader) int { return a.dir.Rank - b.dir.Rank })
 	until := horizon(list)
 	err := inOrder(ctx, len(list), r.o.workers(), func(ctx context.Context, i int) (*row.Rows, error) {
-		return list[i].read(ctx, until, r.draining)
+		return list[i].read(ctx, until, at == feed.Over)
 	}, func(i int, rows *row.Rows) error {
 		err := take(rows)
 		*rows = row.Rows{Ranks: rows.Ranks[:0], Steps: rows.Steps[:0], Communications: rows.Communications[:0]}
@@ -182,9 +181,6 @@ func horizon(list []*rankReader) int64 {
 
 // Topology implements feed.Reader.
 func (r *fileReader) Topology() *topology.File { return r.topology }
-
-// Drain implements feed.Reader.
-func (r *fileReader) Drain() { r.draining = true }
 
 // Cursor implements feed.Reader.
 func (r *fileReader) Cursor() []byte {

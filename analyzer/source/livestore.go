@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -56,8 +57,8 @@ func newStoreReader(s tables, n news, o Options, job string) (*storeReader, erro
 	return &storeReader{s: s, news: n, o: o, job: job, topology: given}, err
 }
 
-// Read implements feed.Reader.
-func (r *storeReader) Read(ctx context.Context, take func(*row.Rows) error) (bool, error) {
+// Read implements feed.Reader: what is stored is finished, and waits for nothing.
+func (r *storeReader) Read(ctx context.Context, _ feed.Stage, take func(*row.Rows) error) (bool, error) {
 	if r.window == r.number {
 		if err := r.identities(ctx, take); err != nil {
 			return false, err
@@ -115,9 +116,6 @@ func (r *storeReader) identities(ctx context.Context, take func(*row.Rows) error
 
 // Topology implements feed.Reader.
 func (r *storeReader) Topology() *topology.File { return r.topology }
-
-// Drain implements feed.Reader: what is stored is finished.
-func (r *storeReader) Drain() {}
 
 // Damaged implements feed.Reader: what can't be read in a store is an error of Read.
 func (r *storeReader) Damaged() []string { return nil }

@@ -58,7 +58,7 @@ func (j *job) configure(cfg detect.Config) {
 func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, last feed.Stage) (bool, error) {
 	news := false
 	for {
-		more, err := j.reader.Read(ctx, func(rows *row.Rows) error {
+		more, err := j.reader.Read(ctx, last, func(rows *row.Rows) error {
 			if rows.Len() == 0 {
 				return nil
 			}

@@ -258,10 +258,6 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 		return err
 	}
 
-	if at == feed.Over {
-		j.reader.Drain()
-	}
-
 	news, err := j.read(ctx, w.cfg, w.o.Lag, at)
 	if err != nil {
 		j.failing = err.Error()

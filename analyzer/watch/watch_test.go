@@ -33,10 +33,9 @@ type pieces struct {
 func (s *pieces) Jobs(context.Context) ([]string, error)            { return []string{s.job}, nil }
 func (s *pieces) Newest(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 func (s *pieces) Topology() *topology.File                          { return s.topo }
-func (s *pieces) Drain()                                            {}
 func (s *pieces) Damaged() []string                                 { return nil }
 func (s *pieces) Cursor() []byte                                    { return strconv.AppendInt(nil, int64(s.next), 10) }
-func (s *pieces) Read(_ context.Context, take func(*row.Rows) error) (bool, error) {
+func (s *pieces) Read(_ context.Context, _ feed.Stage, take func(*row.Rows) error) (bool, error) {
 	if s.next == len(s.list) {
 		return false, nil
 	}

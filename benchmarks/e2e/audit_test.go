@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
 	"github.com/laggard-dev/laggard/schemas/parquet"
@@ -359,7 +360,7 @@ func TestCurrentEngineEndToEnd(t *testing.T) {
 
 	steps := 0
 	for more := true; more; {
-		if more, err = reader.Read(ctx, func(r *row.Rows) error { steps += len(r.Steps); return nil }); err != nil {
+		if more, err = reader.Read(ctx, feed.Current, func(r *row.Rows) error { steps += len(r.Steps); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

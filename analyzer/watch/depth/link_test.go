@@ -33,13 +33,12 @@ func (s *recorded) Jobs(context.Context) ([]string, error)            { return [
 func (s *recorded) Newest(context.Context, string) (time.Time, error) { return time.Time{}, nil }
 func (s *recorded) Topology() *topology.File                          { return s.topo }
 func (s *recorded) Cursor() []byte                                    { return nil }
-func (s *recorded) Drain()                                            {}
 func (s *recorded) Damaged() []string                                 { return nil }
 func (s *recorded) Follow(context.Context, string, []byte) (feed.Reader, error) {
 	return s, nil
 }
 
-func (s *recorded) Read(_ context.Context, take func(*row.Rows) error) (bool, error) {
+func (s *recorded) Read(_ context.Context, _ feed.Stage, take func(*row.Rows) error) (bool, error) {
 	if s.next == len(s.steps) {
 		return false, nil
 	}
