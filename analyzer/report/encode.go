@@ -74,7 +74,7 @@ func (l *layer) encode(b bins) error {
 	}
 
 	var buf bytes.Buffer
-	z, err := flate.NewWriter(&buf, 7) // raw deflate, which the page's own script inflates
+	z, err := flate.NewWriter(&buf, 7) // raw deflate, which browsers inflate (DecompressionStream)
 	if err == nil {
 		_, err = z.Write(cells)
 		err = errors.Join(err, z.Close())

@@ -28,7 +28,7 @@ var scripts embed.FS
 
 // pageJS is the page's one script: its parts in the order in which they build on each
 // other. They share a scope.
-var pageJS = joined("page", "inflate", "words", "colours", "map", "topology", "charts")
+var pageJS = joined("page", "words", "colours", "map", "topology", "charts")
 
 func joined(names ...string) string {
 	var all strings.Builder
@@ -60,7 +60,8 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 // HTML writes one offline page: no network, no font, no library; everything is
 // inside, and a policy in the page forbids the rest. It stays below 5 MB for
 // 10,000 ranks and any number of steps (long jobs are drawn with several steps to
-// a column; the page says so). p may be nil: then only words are shown.
+// a column; the page says so). Browsers draw it that can inflate (DecompressionStream, in all
+// since 2023); older ones show its words and tables. p may be nil: then only words are shown.
 func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 	if p == nil {
 		p = &Picture{}

@@ -1,7 +1,9 @@
 // Layers.
 const columns = data.from.length, rows = data.ranks.length;
 for (const layer of data.layers) {
-  layer.cells = inflate(bytes(layer.data), rows * columns);
+  const packed = Uint8Array.from(atob(layer.data), c => c.charCodeAt(0));
+  const cells = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+  layer.cells = new Uint8Array(await new Response(cells).arrayBuffer());
   layer.data = null;
   // The ramp ends where the strongest rank is, within reason, so that a 5 % fault
   // shows and noise does not.

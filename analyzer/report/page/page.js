@@ -3,7 +3,7 @@
 // from the JSON in #data. No library, no network; text goes in by textContent. It is
 // one function, joined from the files here (html.go): this one opens it, charts.js
 // closes it.
-(() => {
+(async () => {
 const data = JSON.parse(document.getElementById('data').textContent);
 const $ = id => document.getElementById(id);
 const root = document.documentElement;
