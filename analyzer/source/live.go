@@ -20,7 +20,6 @@ import (
 //
 // It is not safe for concurrent use.
 type Live struct {
-	spec       string
 	scheme, at string // as splitSpec tells them
 	o          Options
 	db         *database      // kept open
@@ -36,7 +35,7 @@ func OpenLive(spec string, o Options) (*Live, error) {
 		return nil, err
 	}
 
-	return &Live{spec: spec, scheme: scheme, at: at, o: o}, nil
+	return &Live{scheme: scheme, at: at, o: o}, nil
 }
 
 // Close frees connections.
@@ -158,7 +157,7 @@ func (l *Live) Verdicts(ctx context.Context, job string, since int64) ([]row.Ver
 
 	db, ok := s.(*database)
 	if !ok {
-		return nil, fmt.Errorf("read verdicts of %s: watchers share a ClickHouse store, and this is none", Redact(l.spec))
+		return nil, fmt.Errorf("read verdicts of %s: watchers share a ClickHouse store, and this is none", Redact(l.at))
 	}
 
 	where := fmt.Sprintf("at_ns > %d", since)
