@@ -8,20 +8,20 @@ import (
 
 // check is one demand of the bar: what is asked, what was reached.
 type check struct {
-	Scenario string `json:"scenario"` // "all" of the demands on all together
-	Demand   string `json:"demand"`
-	Target   string `json:"target"`
-	Reached  string `json:"reached"`
-	OK       bool   `json:"ok"`
+	scenario string // "all" of the demands on all together
+	demand   string
+	target   string
+	reached  string
+	ok       bool
 }
 
 // String is the demand in a line.
 func (c *check) String() string {
-	if c.Scenario == everything {
-		return fmt.Sprintf("%s: %s (target %s)", c.Demand, c.Reached, c.Target)
+	if c.scenario == everything {
+		return fmt.Sprintf("%s: %s (target %s)", c.demand, c.reached, c.target)
 	}
 
-	return fmt.Sprintf("%s: %s %s (target %s)", c.Scenario, c.Demand, c.Reached, c.Target)
+	return fmt.Sprintf("%s: %s %s (target %s)", c.scenario, c.demand, c.reached, c.target)
 }
 
 // everything is the scenario of the demands on all scenarios together.
@@ -34,23 +34,23 @@ type demand func(t tally) check
 func atLeast(what string, of func(tally) float64, want float64) demand {
 	return func(t tally) check {
 		got := of(t)
-		return check{Demand: what, Reached: fmt.Sprintf("%.3f", got), Target: fmt.Sprintf(">= %.3g", want), OK: got >= want}
+		return check{demand: what, reached: fmt.Sprintf("%.3f", got), target: fmt.Sprintf(">= %.3g", want), ok: got >= want}
 	}
 }
 
 func atMost(what string, of func(tally) float64, want float64) demand {
 	return func(t tally) check {
 		got := of(t)
-		return check{Demand: what, Reached: fmt.Sprintf("%.4g", got), Target: fmt.Sprintf("<= %.3g", want), OK: got <= want}
+		return check{demand: what, reached: fmt.Sprintf("%.4g", got), target: fmt.Sprintf("<= %.3g", want), ok: got <= want}
 	}
 }
 
 // soon asks that 95 of 100 culprits are detected within some steps.
 func soon(what string, want int) demand {
 	return func(t tally) check {
-		c := check{Demand: what, Reached: "nobody detected", Target: fmt.Sprintf("<= %d steps", want)}
+		c := check{demand: what, reached: "nobody detected", target: fmt.Sprintf("<= %d steps", want)}
 		if got := t.percentile(0.95); got >= 0 {
-			c.Reached, c.OK = fmt.Sprint(got), got <= want
+			c.reached, c.ok = fmt.Sprint(got), got <= want
 		}
 
 		return c
@@ -61,13 +61,13 @@ func soon(what string, want int) demand {
 func none(what string, of func(*outcome) int) demand {
 	return func(t tally) check {
 		got := t.sum(of)
-		return check{Demand: what, Reached: fmt.Sprint(got), Target: "0", OK: got == 0}
+		return check{demand: what, reached: fmt.Sprint(got), target: "0", ok: got == 0}
 	}
 }
 
 // shown is a figure of which nothing is asked.
 func shown(what, format string, got any) check {
-	return check{Demand: what, Reached: fmt.Sprintf(format, got), Target: "(none)", OK: true}
+	return check{demand: what, reached: fmt.Sprintf(format, got), target: "(none)", ok: true}
 }
 
 // limits are the steps within which a row's culprit is to be detected. In as many the
@@ -85,12 +85,12 @@ func (t tally) checks() (out []check) {
 	if asked := t.cases(func(o *outcome) bool { return o.asked }); asked > 0 {
 		provable := t.cases(func(o *outcome) bool { return o.provable })
 		bound := shown(fmt.Sprintf("bound: provable in %d steps by who knows place and start", limits[row]), "%.3f", share(provable, asked))
-		bound.Target = "(bound)"
+		bound.target = "(bound)"
 		out = append(out, bound)
 	}
 
 	for i := range out {
-		out[i].Scenario = t[0].scenario
+		out[i].scenario = t[0].scenario
 	}
 
 	return out
@@ -140,7 +140,7 @@ var bar = map[int][]demand{
 	16: {noAlarm},
 	17: {func(t tally) check {
 		same := t.cases((*outcome).sameAsTwin)
-		return check{Demand: "same verdict as with right clocks", Reached: fmt.Sprintf("%d of %d", same, len(t)), Target: everything, OK: same == len(t)}
+		return check{demand: "same verdict as with right clocks", reached: fmt.Sprintf("%d of %d", same, len(t)), target: everything, ok: same == len(t)}
 	}},
 	18: {atMost("recall lost", func(t tally) float64 { return max(0, t.twins().recall()-t.recall()) }, 0.05), noAlarm},
 	19: {atLeast("the node, after the restart", tally.recall, 1), innocent},
@@ -194,7 +194,7 @@ func overall(tallies map[string]tally) []check {
 		atLeast("cause right, all scenarios", tally.cause, 0.95)(all),
 	}
 	for i := range out {
-		out[i].Scenario = everything
+		out[i].scenario = everything
 	}
 
 	return out

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -104,26 +102,4 @@ func detectorFiles() (names []string, err error) {
 	}
 
 	return names, nil
-}
-
-// sources is a checksum of the detector's sources, "" where they are not here:
-// results of the same detector may be added up. A comment that changes is another detector:
-// nobody has to judge which changes matter.
-func sources() string {
-	names, err := detectorFiles()
-	if err != nil {
-		return ""
-	}
-
-	sum := sha256.New()
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return ""
-		}
-
-		sum.Write(b)
-	}
-
-	return hex.EncodeToString(sum.Sum(nil)[:8])
 }

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -172,7 +176,16 @@ func (r *report) finishFamilies(out io.Writer) error {
 		return nil
 	}
 
-	return saveJSON(r.results, "families", a)
+	b, err := json.MarshalIndent(a, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode families: %w", err)
+	}
+
+	if err := os.WriteFile(r.results, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write families: %w", err)
+	}
+
+	return nil
 }
 
 // familiesBefore reads the rows of the detector before, nil where they are not here.
@@ -182,5 +195,19 @@ func familiesBefore() (*familyAccount, error) {
 		return nil, nil //nolint:nilerr // a binary far from its sources compares with nothing
 	}
 
-	return loadJSON[familyAccount](filepath.Join(root, "benchmarks", "results", "families.json"), "the families before")
+	b, err := os.ReadFile(filepath.Join(root, "benchmarks", "results", "families.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("read the families before: %w", err)
+	}
+
+	a := &familyAccount{}
+	if err := json.Unmarshal(b, a); err != nil {
+		return nil, fmt.Errorf("parse the families before: %w", err)
+	}
+
+	return a, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -61,20 +60,20 @@ var noises = []noiseKind{
 
 // hours is the account of one kind of noise.
 type hours struct {
-	Name     string         `json:"name"`
-	Jobs     int            `json:"jobs"`
-	Hours    float64        `json:"hours"`
-	Nodes    int            `json:"nodes"` // nodes accused
-	Links    int            `json:"links"`
-	Findings map[string]int `json:"findings,omitempty"`
-	Failures []string       `json:"failures,omitempty"`
+	name     string
+	jobs     int
+	hours    float64
+	nodes    int // nodes accused
+	links    int
+	findings map[string]int
+	failures []string // as what to type to see them
 }
 
 // bound is the Poisson upper bound of the alarms per 1,000 node-hours: half the quantile of the
 // chi-squared distribution with two degrees of freedom more than twice the alarms (Garwood, 1936).
 func (h *hours) bound() float64 {
-	k := float64(h.Nodes + h.Links)
-	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.Hours * 1000
+	k := float64(h.nodes + h.links)
+	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.hours * 1000
 }
 
 // runHealthy plays want node-hours, each kind of noise its share, straight into
@@ -86,16 +85,16 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 	for k, w := range noises {
 		h, all := &out[k], want
 		want := want * w.share()
-		h.Name, h.Findings = w.name, map[string]int{}
+		h.name, h.findings = w.name, map[string]int{}
 		if w.trace && len(traces) == 0 {
-			h.Name += " (no traces here)"
+			h.name += " (no traces here)"
 			continue
 		}
 
-		for h.Hours < want {
+		for h.hours < want {
 			batch := make([]*outcome, max(1, parallel))
 			err := each(ctx, len(batch), parallel, nil, func(i int) (err error) {
-				batch[i], err = healthyJob(w, seed+uint64(h.Jobs+i), steps, traces)
+				batch[i], err = healthyJob(w, seed+uint64(h.jobs+i), steps, traces)
 				return err
 			})
 			if err != nil {
@@ -106,9 +105,9 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 				h.add(o, w)
 			}
 
-			h.Jobs += len(batch)
+			h.jobs += len(batch)
 			if progress != nil {
-				progress(int(done+min(h.Hours, want)), int(all))
+				progress(int(done+min(h.hours, want)), int(all))
 			}
 		}
 
@@ -120,15 +119,15 @@ func runHealthy(ctx context.Context, want float64, steps int, seed uint64, paral
 
 // add counts one job. All its nodes are innocent, so MustNotFlag lists them.
 func (h *hours) add(o *outcome, w noiseKind) {
-	h.Hours += float64(len(o.truth.MustNotFlag)*o.steps) * healthyStep / 3600
-	h.Nodes += len(o.victims)
-	h.Links += len(o.wrong)
+	h.hours += float64(len(o.truth.MustNotFlag)*o.steps) * healthyStep / 3600
+	h.nodes += len(o.victims)
+	h.links += len(o.wrong)
 	for _, f := range o.others {
-		h.Findings[f]++
+		h.findings[f]++
 	}
 
 	if o.alarms() > 0 {
-		h.Failures = append(h.Failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, o.seed, o.victims, o.wrong))
+		h.failures = append(h.failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, o.seed, o.victims, o.wrong))
 	}
 }
 
@@ -183,53 +182,22 @@ func healthyJob(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (
 
 // plus adds another account of the same kind of noise.
 func (h *hours) plus(o *hours) {
-	h.Jobs, h.Hours, h.Nodes, h.Links = h.Jobs+o.Jobs, h.Hours+o.Hours, h.Nodes+o.Nodes, h.Links+o.Links
-	for k, n := range o.Findings {
-		if h.Findings == nil {
-			h.Findings = map[string]int{}
-		}
-
-		h.Findings[k] += n
+	h.jobs, h.hours, h.nodes, h.links = h.jobs+o.jobs, h.hours+o.hours, h.nodes+o.nodes, h.links+o.links
+	for k, n := range o.findings {
+		h.findings[k] += n
 	}
 
-	h.Failures = append(h.Failures, o.Failures...)
+	h.failures = append(h.failures, o.failures...)
 }
 
-// summed adds up the pieces, kind by kind.
-func summed(pieces []piece) []hours {
-	var out []hours
-	for _, p := range pieces {
-		for i := range p.Rows {
-			k := slices.IndexFunc(out, func(h hours) bool { return h.Name == p.Rows[i].Name })
-			if k < 0 {
-				k = len(out)
-				out = append(out, hours{Name: p.Rows[i].Name})
-			}
-
-			out[k].plus(&p.Rows[i])
-		}
-	}
-
-	return out
-}
-
-// printHours prints the accounts of all pieces together.
-func printHours(w io.Writer, pieces []piece) {
-	if len(pieces) > 1 {
-		fmt.Fprintf(w, "Made in %d commands, summed:\n\n", len(pieces))
-		for _, p := range pieces {
-			fmt.Fprintf(w, "- `%s`, %s\n", p.Command, p.Date)
-		}
-
-		fmt.Fprintln(w)
-	}
-
+// printHours prints the account of each kind of noise, and of all together.
+func printHours(w io.Writer, kinds []hours) {
 	fmt.Fprintln(w, "| healthy noise | jobs | node-hours | nodes accused | links accused | alarms per 1,000 node-hours | upper bound (95 %) | target | | findings |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
-	total := hours{Name: "all"}
-	for _, h := range summed(pieces) {
-		if h.Jobs == 0 {
-			fmt.Fprintf(w, "| %s | 0 | | | | | | | | |\n", h.Name)
+	total := hours{name: "all", findings: map[string]int{}}
+	for _, h := range kinds {
+		if h.jobs == 0 {
+			fmt.Fprintf(w, "| %s | 0 | | | | | | | | |\n", h.name)
 			continue
 		}
 
@@ -237,11 +205,11 @@ func printHours(w io.Writer, pieces []piece) {
 		total.plus(&h)
 	}
 
-	if total.Jobs > 0 {
+	if total.jobs > 0 {
 		total.print(w)
 	}
 
-	for _, f := range total.Failures[:min(len(total.Failures), shownFailures)] {
+	for _, f := range total.failures[:min(len(total.failures), shownFailures)] {
 		fmt.Fprintf(w, "\n    %s", f)
 	}
 
@@ -249,7 +217,7 @@ func printHours(w io.Writer, pieces []piece) {
 }
 
 func (h *hours) print(w io.Writer) {
-	rate := float64(h.Nodes+h.Links) / h.Hours * 1000
+	rate := float64(h.nodes+h.links) / h.hours * 1000
 	fmt.Fprintf(w, "| %s | %d | %.0f | %d | %d | %.3f | %.3f | <= %.1f | %s | %v |\n",
-		h.Name, h.Jobs, h.Hours, h.Nodes, h.Links, rate, h.bound(), alarmTarget, mark(rate <= alarmTarget), h.Findings)
+		h.name, h.jobs, h.hours, h.nodes, h.links, rate, h.bound(), alarmTarget, mark(rate <= alarmTarget), h.findings)
 }

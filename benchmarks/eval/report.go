@@ -2,20 +2,16 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
-)
-
-// Titles of the sections that a run may renew without the others.
-const (
-	hoursTitle  = "## Healthy node-hours (10 s steps, 8 ranks a node)"
-	parityTitle = "## Through files and store"
 )
 
 // report is one run's results.
@@ -25,14 +21,14 @@ type report struct {
 	took     time.Duration
 	tallies  map[string]tally // nil where none ran
 	families map[string]tally
-	hours    []hours // of this run
+	hours    []hours
 	parity   *parity
 
 	before *familyAccount // the families of the detector before, nil where they are not here
 }
 
-// print writes everything for a person: this run, and what now keeps of those before.
-func (r *report) print(w io.Writer, now *account) {
+// print writes the page.
+func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "# Detection suite\n\n")
 	fmt.Fprintf(w, "Made by `go run ./benchmarks/eval -n %d -seed %d -hours %g -parity %d` on %s, %s, in %v.\n\n",
 		r.n, r.seed, r.nodeHours, r.through, machine(), r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second))
@@ -55,13 +51,13 @@ func (r *report) print(w io.Writer, now *account) {
 		printFamilies(w, r.families, r.before)
 	}
 
-	if len(now.Hours) > 0 {
-		fmt.Fprintf(w, "\n%s\n\n", hoursTitle)
-		printHours(w, now.Hours)
+	if len(r.hours) > 0 {
+		fmt.Fprintf(w, "\n## Healthy node-hours (%g s steps, %d ranks a node)\n\n", healthyStep, healthyRanks)
+		printHours(w, r.hours)
 	}
 
-	if now.Parity != "" {
-		fmt.Fprintf(w, "\n%s\n\n%s\n", parityTitle, now.Parity)
+	if r.parity != nil {
+		fmt.Fprintf(w, "\n## Through files and store\n\n%s\n", r.parity)
 	}
 
 	fmt.Fprintf(w, "\n## Thresholds\n\n```\n%s```\n", thresholds())
@@ -73,7 +69,7 @@ func (r *report) print(w io.Writer, now *account) {
 
 		var short []string
 		for _, c := range allChecks(r.tallies) {
-			if !c.OK {
+			if !c.ok {
 				short = append(short, "- "+c.String()+"\n")
 			}
 		}
@@ -84,6 +80,49 @@ func (r *report) print(w io.Writer, now *account) {
 			fmt.Fprintf(w, "\nEvery demand was met.\n")
 		}
 	}
+}
+
+// path is where the results go, "" for nowhere: a look at a few cases must not replace those of
+// a full run.
+func (r *report) path() (string, error) {
+	if r.results != "" {
+		return r.results, nil
+	}
+
+	if r.scenario != "" || r.n < 100 || r.nodeHours < 30000 {
+		return "", nil
+	}
+
+	root, err := moduleRoot()
+	if err != nil {
+		return "", fmt.Errorf("find where to write results: %w", err)
+	}
+
+	return filepath.Join(root, "benchmarks", "eval", "RESULTS.md"), nil
+}
+
+// finish prints the run, and saves the page where it goes into a file.
+func (r *report) finish(out io.Writer) error {
+	path, err := r.path()
+	if err != nil {
+		return err
+	}
+
+	if r.before, err = familiesBefore(); err != nil {
+		return err
+	}
+
+	var page bytes.Buffer
+	r.print(&page)
+	if _, err := out.Write(page.Bytes()); err != nil || path == "" {
+		return err
+	}
+
+	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+
+	return nil
 }
 
 // machine names the machine a run was made on.

@@ -27,7 +27,7 @@ func printTable(w io.Writer, tallies map[string]tally) {
 
 	fmt.Fprintln(w)
 	for _, c := range overall(tallies) {
-		fmt.Fprintf(w, "- %s %s\n", mark(c.OK), &c)
+		fmt.Fprintf(w, "- %s %s\n", mark(c.ok), &c)
 	}
 
 	fmt.Fprintln(w, "\nThe other tools' columns: culprit nodes found / all, and the share of cases in which somebody innocent was accused.")
@@ -45,7 +45,7 @@ func (t tally) print(w io.Writer) {
 			first = "| | | |"
 		}
 
-		fmt.Fprintf(w, "%s %s | %s | %s | %s |", first, c.Demand, c.Target, c.Reached, mark(c.OK))
+		fmt.Fprintf(w, "%s %s | %s | %s | %s |", first, c.demand, c.target, c.reached, mark(c.ok))
 		for i := range rules {
 			cell := ""
 			if k == 0 {
