@@ -100,7 +100,7 @@ func TestLinks_WaitForAStage(t *testing.T) {
 func TestAlone_WaitsForALink(t *testing.T) {
 	job := simulate.Config{
 		Shape:  simulate.Shape{DP: 3, PP: 4, MicroBatches: 8, RanksPerNode: 4},
-		Model:  simulate.Model{Sharded: true, NoGlobalSync: true, DPShare: 0.06, Embedding: true},
+		Model:  simulate.Model{Sharded: true, NoGlobalSync: true, DPShare: 0.06},
 		Record: simulate.Recording{UnrecordedWait: 0.65},
 		Faults: []simulate.Fault{{Kind: simulate.Link, Group: "dp-stage1", Factor: 1, Share: 0.25, From: 125}},
 	}

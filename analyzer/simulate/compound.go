@@ -49,7 +49,7 @@ func (d *draw) surroundings() {
 	if d.chance(0.2) {
 		n := &d.c.Noise
 		n.DeviceSD, n.DriftSD, n.OpSD = min(n.DeviceSD, 0.002), min(n.DriftSD, 0.001), min(n.OpSD, 0.004)
-		d.c.Devices = []Device{{Factor: d.between(1.03, 1.045), Nodes: d.Perm(d.c.hosts())[:d.c.hosts()/2]}}
+		d.c.Devices = []Device{{Factor: d.between(1.03, 1.045), Nodes: d.Perm(d.c.Shape.hosts())[:d.c.Shape.hosts()/2]}}
 	}
 
 	if d.chance(0.2) {
@@ -84,7 +84,7 @@ func (d *draw) recording() {
 // in one pipeline nobody can tell such a one from a wait that is not recorded.
 func (d *draw) slowDevices() {
 	n := []int{0, 0, 1, 1, 1, 2}[d.turn(6)]
-	for _, h := range d.Perm(d.c.hosts())[:min(n, d.c.hosts())] {
+	for _, h := range d.Perm(d.c.Shape.hosts())[:min(n, d.c.Shape.hosts())] {
 		f := Fault{Kind: Compute, Node: h, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.15, 1.6), From: d.onset()}
 		if d.chance(0.2) {
 			f.Ramp = 20 + d.IntN(80)

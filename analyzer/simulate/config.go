@@ -60,14 +60,15 @@ type Shape struct {
 	MicroBatches int    `yaml:"micro_batches"` // a step and replica; 0 = 1 without pipeline, else 2·PP
 	// Chunks is the number of parts of the model on each stage: 2 and more is the
 	// interleaved schedule, for which PP divides the micro-batches; 0 = 1.
-	Chunks       int    `yaml:"chunks"`
-	RanksPerNode int    `yaml:"ranks_per_node"`
-	NodePrefix   string `yaml:"node_prefix"` // "" = "node-"
-	SpareNodes   int    `yaml:"spare_nodes"` // hosts that only a restart brings in
+	Chunks       int `yaml:"chunks"`
+	RanksPerNode int `yaml:"ranks_per_node"`
 }
 
 // World returns the number of ranks; a size of 0 counts as 1.
 func (s Shape) World() int { return max(1, s.TP) * max(1, s.CP) * max(1, s.DP) * max(1, s.PP) }
+
+// hosts returns the number of hosts that the ranks need.
+func (s Shape) hosts() int { return (s.World() + s.RanksPerNode - 1) / s.RanksPerNode }
 
 // passes is how many forward passes a rank makes in a step, and how many backward ones.
 func (s Shape) passes() int { return s.MicroBatches * s.Chunks }
@@ -93,9 +94,6 @@ type Model struct {
 	// Recompute runs each forward again within its backward, and records it: activation
 	// checkpointing, which saves memory.
 	Recompute bool `yaml:"recompute"`
-	// Embedding is for the all-reduce between first and last stage. It has no effect: every
-	// pipeline has that one, and a seed keeps the job that it always gave.
-	Embedding bool `yaml:"embedding"`
 }
 
 // Work is what differs between replicas and experts from step to step, and is
@@ -176,10 +174,6 @@ type Loader struct {
 	Ranks string  `yaml:"ranks"` // "first" (first stage, TP rank 0; the default), "all", "none"
 	Share float64 `yaml:"share"` // blocking time a step; 0 = 0.005
 	SD    float64 `yaml:"sd"`    // 0 = 0.2
-	// Rotate is the probability that in a step one loader, another each time,
-	// stalls for RotateShare: shared storage.
-	Rotate      float64 `yaml:"rotate"`
-	RotateShare float64 `yaml:"rotate_share"`
 }
 
 // Checkpoint is the saving.
@@ -223,15 +217,14 @@ type Recording struct {
 	// Enqueued, with HostOnly, is a device's job that records the host side alone: a
 	// forward range is as long as its operations take to enqueue.
 	Enqueued bool `yaml:"enqueued"`
-	// UnrecordedWait is the part of a receive's wait that no range covers, on
-	// UnrecordedStages (nil = the last one).
-	UnrecordedWait   float64 `yaml:"unrecorded_wait"`
-	UnrecordedStages []int   `yaml:"unrecorded_stages"`
-	NoGroups         bool    `yaml:"no_groups"` // identities name no groups
-	NoTopology       bool    `yaml:"no_topology"`
-	LastTopology     bool    `yaml:"last_topology"` // of a job that restarts: the file has the last attempt's groups
-	Format           string  `yaml:"format"`        // files: "laggard" (the default) or "taskd"
-	SegmentLimit     int64   `yaml:"segment_limit"` // bytes; 0 = the writer's default
+	// UnrecordedWait is the part of a receive's wait that no range covers, on the last
+	// stage: some trainers post a receive only when its data is there.
+	UnrecordedWait float64 `yaml:"unrecorded_wait"`
+	NoGroups       bool    `yaml:"no_groups"` // identities name no groups
+	NoTopology     bool    `yaml:"no_topology"`
+	LastTopology   bool    `yaml:"last_topology"` // of a job that restarts: the file has the last attempt's groups
+	Format         string  `yaml:"format"`        // files: "laggard" (the default) or "taskd"
+	SegmentLimit   int64   `yaml:"segment_limit"` // bytes; 0 = the writer's default
 }
 
 // Loss is what does not arrive. The job itself runs as it would without.
@@ -247,9 +240,8 @@ type Loss struct {
 type Restart struct {
 	At      int   `yaml:"at"`      // index of the executed step before which it happens
 	Redo    int   `yaml:"redo"`    // steps since the last checkpoint that are done again
-	Drop    []int `yaml:"drop"`    // hosts that leave; spare hosts take their place as long as there are any
+	Drop    []int `yaml:"drop"`    // hosts that leave; the others may have room for fewer replicas
 	Shuffle bool  `yaml:"shuffle"` // ranks land on other hosts
-	DP      int   `yaml:"dp"`      // new number of replicas; 0 = what the hosts allow
 	// Layout is the new layout, of which TP, CP, PP, EP, Order, MicroBatches and
 	// Chunks count; nil = as before.
 	Layout *Shape `yaml:"layout,omitempty"`
@@ -290,7 +282,6 @@ type Fault struct {
 // Expect is what the truth must say beyond what the faults imply.
 type Expect struct {
 	Findings []string `yaml:"findings"`
-	Nodes    string   `yaml:"nodes"` // "none": the faults are passing, no node may be named
 	Event    bool     `yaml:"event"` // the faults are events
 	Exit     []int    `yaml:"exit"`
 }

@@ -238,7 +238,7 @@ func (d *draw) replayShape(needs []need) {
 		for n := first; n <= 8; n++ {
 			d.c.Shape = Shape{DP: n * d.trace.Shape.DP, RanksPerNode: []int{2, 4, 8}[d.IntN(3)]}
 			d.c.Replay.shape(&d.c)
-			if d.c.hosts() >= 2 && fits(newLayout(d.c.Shape, nil)) {
+			if d.c.Shape.hosts() >= 2 && fits(newLayout(d.c.Shape, nil)) {
 				return
 			}
 		}
@@ -259,8 +259,10 @@ func (d *draw) ordinary() {
 	c.Model = Model{
 		Seconds: d.between(0.5, 12), BackwardRatio: d.between(1.8, 2.2), Optimizer: d.between(0.01, 0.04), HostGap: d.between(0.003, 0.02),
 		TPSyncs: 2, TPShare: d.between(0.02, 0.08), PPShare: d.between(0.003, 0.02), DPShare: d.between(0.03, 0.12),
-		Buckets: 1 + d.IntN(4), Overlap: d.chance(0.5), Sharded: d.chance(0.5), Embedding: d.chance(0.5), NoGlobalSync: d.chance(0.1),
+		Buckets: 1 + d.IntN(4), Overlap: d.chance(0.5), Sharded: d.chance(0.5),
 	}
+	d.chance(0.5) // for what every job has now: a seed keeps the job that it always gave
+	c.Model.NoGlobalSync = d.chance(0.1)
 	if d.trace != nil {
 		c.Model.Seconds = d.trace.Seconds
 	}

@@ -135,7 +135,7 @@ func (d *draw) elastic() {
 
 	at := 80 + d.IntN(60)
 	d.c.Steps = at + 120 + d.IntN(80)
-	hosts := d.c.hosts()
+	hosts := d.c.Shape.hosts()
 	slow := d.IntN(hosts)
 	d.c.Restarts = []Restart{{At: at, Redo: d.IntN(15), Drop: []int{(slow + 1 + d.IntN(hosts-1)) % hosts}, Shuffle: true}}
 	if d.chance(0.7) && d.c.Shape.World() == 64 {
@@ -224,7 +224,7 @@ func (d *draw) mixedHardware() {
 	n := &d.c.Noise
 	n.DeviceSD, n.DriftSD, n.OpSD = min(n.DeviceSD, 0.002), min(n.DriftSD, 0.001), min(n.OpSD, 0.004) // the generations stand out
 	old := Device{Name: "old", Factor: d.between(1.03, 1.045)}
-	old.Nodes = append(old.Nodes, d.Perm(d.c.hosts())[:d.c.hosts()/2]...)
+	old.Nodes = append(old.Nodes, d.Perm(d.c.Shape.hosts())[:d.c.Shape.hosts()/2]...)
 	if d.chance(0.5) {
 		old.Name = "" // nobody wrote down which is which
 	}
@@ -366,7 +366,7 @@ func (d *draw) culprits() {
 	d.healthy(func(l *layout) bool { return l.shape.DP >= 8 && len(l.hosts) >= 8 }, anyShape)
 	d.c.Loader.Ranks = "all"
 	n := 2 + d.turn(2)
-	for k, h := range d.Perm(d.c.hosts())[:min(n, d.c.hosts())] {
+	for k, h := range d.Perm(d.c.Shape.hosts())[:min(n, d.c.Shape.hosts())] {
 		f := Fault{Kind: Compute, Node: h, Locals: []int{d.IntN(d.c.Shape.RanksPerNode)}, Factor: d.between(1.12, 1.5), From: d.onset()}
 		if k == 0 && d.chance(0.5) {
 			f.Kind, f.Share = DataLoader, d.between(0.1, 0.25)

@@ -111,7 +111,7 @@ func Topology(cfg Config) *topology.File {
 
 	l := newLayout(cfg.Shape, nil)
 	for k, x := range cfg.Restarts {
-		shape, hosts, err := moved(l, x, cfg.hosts(), placement(cfg.Seed, k+1))
+		shape, hosts, err := moved(l, x, placement(cfg.Seed, k+1))
 		if err != nil {
 			return nil // such a job can't be played
 		}
@@ -119,7 +119,7 @@ func Topology(cfg Config) *topology.File {
 		l = newLayout(shape, hosts)
 	}
 
-	return l.topology(cfg.Shape.NodePrefix)
+	return l.topology()
 }
 
 // files take the ranges of a job as the ranks' own writers would: they write segments of

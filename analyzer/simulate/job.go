@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -104,7 +103,7 @@ type meet struct {
 	grad, gather float64 // ns more for the gradients and the parameters
 }
 
-// newJob draws the hosts, spare ones included, and the bursts of faults. cfg is complete.
+// newJob draws the hosts and the bursts of faults. cfg is complete.
 func newJob(cfg *Config, take func(*row.Rows), rec *files) *job {
 	j := &job{
 		cfg: cfg, take: take, rec: rec, step: cfg.FirstStep,
@@ -124,10 +123,10 @@ func newJob(cfg *Config, take func(*row.Rows), rec *files) *job {
 		}
 	}
 
-	j.hosts = make([]host, cfg.hosts())
+	j.hosts = make([]host, cfg.Shape.hosts())
 	for i := range j.hosts {
 		h := &j.hosts[i]
-		h.name, h.factor = cfg.Shape.NodePrefix+strconv.Itoa(i), 1
+		h.name, h.factor = nodeName(i), 1
 		h.boot = fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(cfg.Seed), i)
 		h.devices = make([]float64, cfg.Shape.RanksPerNode)
 		for d := range h.devices {
@@ -296,7 +295,7 @@ func (j *job) restart(x Restart) error {
 	j.attempt++
 	j.step = max(j.cfg.FirstStep, j.step-x.Redo)
 	j.now += 60e9 * (1 + j.physics.Float64()) // a restart takes one to two minutes
-	shape, hosts, err := moved(j.lay, x, len(j.hosts), placement(j.cfg.Seed, j.attempt))
+	shape, hosts, err := moved(j.lay, x, placement(j.cfg.Seed, j.attempt))
 	if err != nil {
 		return err
 	}
@@ -309,18 +308,10 @@ func placement(seed uint64, attempt int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, forPlacement<<8+uint64(attempt)))
 }
 
-// moved returns shape and hosts after a restart. Hosts that left are replaced by spare ones; where
-// those don't suffice there are fewer replicas, as elastic training has it. It is an error when
-// there is no room for one.
-func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, error) {
-	left := func(h int) bool { return slices.Contains(x.Drop, h) }
-	keep := slices.DeleteFunc(slices.Clone(l.hosts), left)
-	for h := 0; h < hosts && len(keep) < len(l.hosts); h++ {
-		if !left(h) && !slices.Contains(l.hosts, h) {
-			keep = append(keep, h)
-		}
-	}
-
+// moved returns shape and hosts after a restart. Without the hosts that left there are fewer
+// replicas, as elastic training has it. It is an error when there is no room for one.
+func moved(l *layout, x Restart, chance *rand.Rand) (Shape, []int, error) {
+	keep := slices.DeleteFunc(slices.Clone(l.hosts), func(h int) bool { return slices.Contains(x.Drop, h) })
 	if x.Shuffle {
 		chance.Shuffle(len(keep), func(a, b int) { keep[a], keep[b] = keep[b], keep[a] })
 	}
@@ -333,20 +324,14 @@ func moved(l *layout, x Restart, hosts int, chance *rand.Rand) (Shape, []int, er
 	}
 
 	per := s.TP * s.CP * s.PP
-	if x.DP > 0 {
-		s.DP = x.DP
-	} else {
-		s.DP = min(s.DP, len(keep)*s.RanksPerNode/per)
-	}
-
+	s.DP = min(s.DP, len(keep)*s.RanksPerNode/per)
 	for s.DP > 0 && s.DP%s.EP != 0 {
 		s.DP--
 	}
 
-	need := (s.World() + s.RanksPerNode - 1) / s.RanksPerNode
-	if s.DP < 1 || need > len(keep) {
+	if s.DP < 1 || s.hosts() > len(keep) {
 		return s, nil, fmt.Errorf("restart: %d hosts are left for %d replicas of %d ranks", len(keep), s.DP, per)
 	}
 
-	return s, keep[:need], nil
+	return s, keep[:s.hosts()], nil
 }

@@ -51,13 +51,16 @@ type layout struct {
 	ids    map[string][]uint32 // ranks by name of group, shared by all rows
 }
 
+// nodeName is the name of a host.
+func nodeName(host int) string { return "node-" + strconv.Itoa(host) }
+
 // newLayout places the ranks; hosts[i] is the host of the i-th block of ranks,
 // nil = in order.
 func newLayout(s Shape, hosts []int) *layout {
 	l := &layout{shape: s, n: s.World(), stages: make([][]int, s.PP)}
 	l.at = make([]position, l.n)
 	if hosts == nil {
-		for i := 0; i*s.RanksPerNode < l.n; i++ {
+		for i := range s.hosts() {
 			hosts = append(hosts, i)
 		}
 	}
@@ -210,10 +213,10 @@ func (l *layout) wideNames(kind func(g *group) bool) []string {
 func (g *group) gradients() bool { return g.dim == dimDP }
 
 // topology returns the layout as a topology file: the groups that define roles.
-func (l *layout) topology(prefix string) *topology.File {
+func (l *layout) topology() *topology.File {
 	f := &topology.File{WorldSize: l.n, Nodes: map[string][]int{}}
 	for r := range l.n {
-		name := prefix + strconv.Itoa(l.at[r].host)
+		name := nodeName(l.at[r].host)
 		f.Nodes[name] = append(f.Nodes[name], r)
 	}
 

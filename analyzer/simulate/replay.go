@@ -33,7 +33,6 @@ func (t *Trace) shape(c *Config) {
 	was := c.Shape
 	c.Shape, c.Model.Seconds = t.Shape, t.Seconds
 	c.Shape.DP = max(t.Shape.DP, was.DP/t.Shape.DP*t.Shape.DP)
-	c.Shape.NodePrefix, c.Shape.SpareNodes = was.NodePrefix, was.SpareNodes
 	c.Shape.RanksPerNode = cmp.Or(max(0, was.RanksPerNode), t.Shape.RanksPerNode)
 	c.defaults()
 }

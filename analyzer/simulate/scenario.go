@@ -324,7 +324,7 @@ func (d *draw) restart() {
 	s := shapes[d.IntN(len(shapes))]
 	s.RanksPerNode = 8
 	d.fixed(s, elastic)
-	hosts := d.c.hosts()
+	hosts := d.c.Shape.hosts()
 	slow := d.IntN(hosts)
 	gone := (slow + 1 + d.IntN(hosts-1)) % hosts
 	at := 110 + d.IntN(60)

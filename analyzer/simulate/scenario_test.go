@@ -81,8 +81,8 @@ func checkTruth(t *testing.T, name string, seed uint64, c Config, truth Truth) {
 		t.Errorf("%s, seed %d: findings %v", name, seed, truth.Findings)
 	}
 
-	if len(truth.SlowNodes)+len(truth.MustNotFlag) != c.hosts() {
-		t.Errorf("%s, seed %d: %d + %d nodes of %d", name, seed, len(truth.SlowNodes), len(truth.MustNotFlag), c.hosts())
+	if len(truth.SlowNodes)+len(truth.MustNotFlag) != c.Shape.hosts() {
+		t.Errorf("%s, seed %d: %d + %d nodes of %d", name, seed, len(truth.SlowNodes), len(truth.MustNotFlag), c.Shape.hosts())
 	}
 }
 
@@ -136,27 +136,26 @@ func TestSized_Sizes(t *testing.T) {
 
 func TestParse_Refuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"unknown key":        "shap: {dp: 4}",
-		"world too large":    "shape: {tp: 100000, dp: 100000}",
-		"ep doesn't divide":  "shape: {dp: 6, ep: 4}",
-		"order":              "shape: {order: pp-dp}",
-		"fault kind":         "faults: [{kind: rust}]",
-		"fault node":         "faults: [{kind: compute, node: 3}]",
-		"fault group":        "faults: [{kind: link, group: dp9}]",
-		"stages":             "{shape: {pp: 4}, model: {stages: [1, 2]}}",
-		"restarts":           "restarts: [{at: 5}, {at: 5}]",
-		"loader":             "loader: {ranks: some}",
-		"format":             "record: {format: xml}",
-		"kind":               "record: {off: [Step]}",
-		"loss":               "loss: {rank_steps: 1}",
-		"negative steps":     "steps: -1",
-		"negative seconds":   "model: {seconds: -1}",
-		"too many buckets":   "model: {buckets: 1000000}",
-		"negative ranks":     "shape: {ranks_per_node: -8}",
-		"not a scenario":     "[1, 2]",
-		"bursts of nothing":  "faults: [{kind: compute, burst_share: 0.1, burst_steps: -1}]",
-		"micro-batches":      "shape: {micro_batches: 100000}",
-		"more spare than is": "shape: {spare_nodes: -1}",
+		"unknown key":       "shap: {dp: 4}",
+		"world too large":   "shape: {tp: 100000, dp: 100000}",
+		"ep doesn't divide": "shape: {dp: 6, ep: 4}",
+		"order":             "shape: {order: pp-dp}",
+		"fault kind":        "faults: [{kind: rust}]",
+		"fault node":        "faults: [{kind: compute, node: 3}]",
+		"fault group":       "faults: [{kind: link, group: dp9}]",
+		"stages":            "{shape: {pp: 4}, model: {stages: [1, 2]}}",
+		"restarts":          "restarts: [{at: 5}, {at: 5}]",
+		"loader":            "loader: {ranks: some}",
+		"format":            "record: {format: xml}",
+		"kind":              "record: {off: [Step]}",
+		"loss":              "loss: {rank_steps: 1}",
+		"negative steps":    "steps: -1",
+		"negative seconds":  "model: {seconds: -1}",
+		"too many buckets":  "model: {buckets: 1000000}",
+		"negative ranks":    "shape: {ranks_per_node: -8}",
+		"not a scenario":    "[1, 2]",
+		"bursts of nothing": "faults: [{kind: compute, burst_share: 0.1, burst_steps: -1}]",
+		"micro-batches":     "shape: {micro_batches: 100000}",
 	} {
 		if _, err := parse([]byte(text), nil); err == nil {
 			t.Errorf("%s: %q was taken", name, text)
@@ -178,7 +177,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"faults": [{"kind": "link", "group": "dp-stage0", "share": 0.2}], "restarts": [{"at": 3, "drop": [0]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := parse(b, nil)
-		if err != nil || c.Shape.World()*c.Shape.MicroBatches > 256 || c.hosts() > 100 || c.Shape.RanksPerNode > 1000 || c.Model.Buckets*c.Model.TPSyncs > 100 {
+		if err != nil || c.Shape.World()*c.Shape.MicroBatches > 256 || c.Shape.hosts() > 100 || c.Shape.RanksPerNode > 1000 || c.Model.Buckets*c.Model.TPSyncs > 100 {
 			return
 		}
 

@@ -99,7 +99,7 @@ func calibrate(cfg Config) (float64, error) {
 	quiet.Steps, quiet.Noise, quiet.Work, quiet.Network = 2, Noise{DriftSteps: 1, HeavyIndex: 1}, Work{Elasticity: cfg.Work.Elasticity}, Network{}
 	quiet.Faults, quiet.Restarts, quiet.Devices, quiet.Replay = nil, nil, nil, nil
 	quiet.Checkpoint.Every, quiet.Pause.Every, quiet.Loss = 0, 0, Loss{Run: 1}
-	quiet.Loader.SD, quiet.Loader.Rotate = 0, 0
+	quiet.Loader.SD = 0
 	j := newJob(&quiet, nil, nil)
 	j.unit = 1
 	if err := j.play(); err != nil {

@@ -26,7 +26,7 @@ func mustRows(t *testing.T, c Config) (row.Rows, Truth) {
 func noisy(s Shape) Config {
 	return Config{
 		Seed: 7, Steps: 40, Shape: s,
-		Model:      Model{Overlap: true, Sharded: true, Embedding: true},
+		Model:      Model{Overlap: true, Sharded: true},
 		Noise:      Noise{OpSD: 0.01, StepSD: 0.01, WaveSD: 0.01, WaveRho: 0.5, DriftSD: 0.01, DeviceSD: 0.01, HeavyShare: 0.02, HeavyScale: 0.2, GCShare: 0.05, GCPause: 0.1, WarmSteps: 5, WarmFactor: 2},
 		Work:       Work{SequenceSD: 0.1, MicroBatchSD: 0.05, Quadratic: 0.1, ExpertSD: 0.05, Tokens: 4096},
 		Network:    Network{JitterSD: 0.1, Congestion: 0.1, CongestionNodes: 0.5, CongestionSteps: 3, CongestionFactor: 2},
@@ -184,7 +184,7 @@ func TestRun_PipelineHidesTheCulprit(t *testing.T) {
 
 func TestRun_QuietStepTakesModelSeconds(t *testing.T) {
 	for _, s := range testShapes {
-		for _, m := range []Model{{Seconds: 3}, {Seconds: 0.5, Overlap: true, Sharded: true, Embedding: true, Buckets: 1}} {
+		for _, m := range []Model{{Seconds: 3}, {Seconds: 0.5, Overlap: true, Sharded: true, Buckets: 1}} {
 			_, truth := mustRows(t, Config{Steps: 5, Shape: s, Model: m, Loader: Loader{SD: 1e-9}})
 			if math.Abs(truth.Seconds/m.Seconds-1) > 0.001 {
 				t.Errorf("%+v: a quiet step takes %v s, want %v", s, truth.Seconds, m.Seconds)

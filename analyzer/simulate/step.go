@@ -99,19 +99,10 @@ func (j *job) load() {
 	}
 
 	loaders := slices.DeleteFunc(slices.Clone(j.lay.everybody()), func(i int) bool { return !j.loads(i) })
-	rotate := -1
-	if c.Rotate > 0 && j.physics.Float64() < c.Rotate {
-		rotate = loaders[j.physics.IntN(len(loaders))]
-	}
-
 	for _, i := range loaders {
 		r := &j.r[i]
 		ns := c.Share * j.unitStep() * lognormal(j.physics, c.SD)
 		ns += r.loadExtra * j.nominal()
-		if i == rotate {
-			ns += c.RotateShare * j.nominal()
-		}
-
 		from := r.t
 		r.t += ns
 		j.loaded(i, from, r.t)
@@ -244,22 +235,11 @@ func (j *job) receive(i int, t task) {
 	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.passes()))
 	r.t = end
 	j.communicated(from, slotSend, ready, end, 0, t.stage)
-	if u := j.cfg.Record.UnrecordedWait; u > 0 && j.unrecorded(t.stage) {
-		post += u * (begin - post)
+	if t.stage == s.PP-1 {
+		post += j.cfg.Record.UnrecordedWait * (begin - post)
 	}
 
 	j.communicated(i, slotRecv, post, end, end-post, need.stage)
-}
-
-// unrecorded reports whether a stage's receives hide part of their wait: some trainers post a
-// receive only when its data is there.
-func (j *job) unrecorded(stage int) bool {
-	u := j.cfg.Record.UnrecordedStages
-	if u == nil {
-		return stage == j.lay.shape.PP-1
-	}
-
-	return slices.Contains(u, stage)
 }
 
 // meetGroups is a collective of every group of a slot that is led by one of the ranks: all

@@ -115,7 +115,6 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 		e.accuse(j, k, t, Culprit{Link: e.Group, Ranks: j.lay.ranksOf(e.group), Cause: []string{verdict.Communication}})
 	case j.cfg.Expect.Event:
 		t.Events = append(t.Events, Event{Node: node, Kind: "transient", Ranks: e.ranks})
-	case j.cfg.Expect.Nodes == "none":
 	default:
 		t.SlowNodes = union(t.SlowNodes, node)
 		t.SlowRanks = append(t.SlowRanks, e.ranks...)

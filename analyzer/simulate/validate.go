@@ -95,10 +95,6 @@ func (s *Shape) validate() error {
 		}
 	}
 
-	if s.SpareNodes < 0 || s.SpareNodes > maxWorld {
-		return fmt.Errorf("spare_nodes %d: want 0 to %d", s.SpareNodes, maxWorld)
-	}
-
 	if s.DP%s.EP != 0 {
 		return fmt.Errorf("shape: ep %d doesn't divide dp %d", s.EP, s.DP)
 	}
@@ -120,7 +116,7 @@ func (s *Shape) validate() error {
 
 // validateFaults refuses a fault on a node or group that the shape doesn't have.
 func (c *Config) validateFaults() error {
-	nodes := c.hosts()
+	nodes := c.Shape.hosts()
 	kinds := []string{Compute, Backward, Host, DataLoader, SaveSlow, Link, NIC, Job}
 	for i, f := range c.Faults {
 		if !slices.Contains(kinds, f.Kind) {
@@ -156,12 +152,6 @@ func (c *Config) validateFaults() error {
 	}
 
 	return nil
-}
-
-// hosts returns the number of hosts, spare ones included.
-func (c *Config) hosts() int {
-	s := c.Shape
-	return (s.World()+s.RanksPerNode-1)/s.RanksPerNode + s.SpareNodes
 }
 
 // defaults fills in what a job without a word on it has.
@@ -206,7 +196,6 @@ func (s *Shape) defaults() {
 	}
 
 	or(&s.Order, "tp-cp-dp-pp")
-	or(&s.NodePrefix, "node-")
 	or(&s.RanksPerNode, 8)
 	if s.PP > 1 {
 		or(&s.MicroBatches, 2*s.PP)
