@@ -145,13 +145,18 @@ func (e *exporting) write(ctx context.Context, w io.Writer, s source.Source, o s
 
 // loadTable writes one table of the job, whose rows of picks out.
 func loadTable[T any](ctx context.Context, e *exporting, w io.Writer, s source.Source, o source.Options, of func(*row.Rows) []T) (source.Info, error) {
-	t := &portion[T]{out: newTable[T](e, w)}
-	info, err := s.Load(ctx, e.job, func(r *row.Rows) { t.add(of(r)) }, o)
+	t := newTable[T](e, w)
+	var failed error
+	info, err := s.Load(ctx, e.job, func(r *row.Rows) {
+		if failed == nil { // who hands rows over takes no error
+			failed = t.Write(of(r))
+		}
+	}, o)
 	if err != nil {
 		return info, err
 	}
 
-	return info, t.Close()
+	return info, errors.Join(failed, t.Close())
 }
 
 // tableWriter is a file of one table.
@@ -167,39 +172,6 @@ func newTable[T any](e *exporting, w io.Writer) tableWriter[T] {
 	}
 
 	return parquet.NewExport[T](w, e.table)
-}
-
-// portion collects rows that come in parts of any size, and writes as many at once each time.
-type portion[T any] struct {
-	out  tableWriter[T]
-	rows []T
-	err  error
-}
-
-// exportPortion is how many rows are held before they are written. A step is 224 bytes, words aside,
-// so that an export of any size holds some 4 MiB.
-const exportPortion = 16 << 10
-
-// add keeps copies of rows, and writes what is held when it is a portion. Its error is kept: who
-// hands rows over takes none.
-func (p *portion[T]) add(rows []T) {
-	for len(rows) > 0 && p.err == nil {
-		n := min(len(rows), exportPortion-len(p.rows))
-		p.rows, rows = append(p.rows, rows[:n]...), rows[n:]
-		if len(p.rows) == exportPortion {
-			p.err = p.out.Write(p.rows)
-			p.rows = p.rows[:0]
-		}
-	}
-}
-
-// Close writes what is held and ends the file.
-func (p *portion[T]) Close() error {
-	if p.err == nil && len(p.rows) > 0 {
-		p.err = p.out.Write(p.rows)
-	}
-
-	return errors.Join(p.err, p.out.Close())
 }
 
 // trace writes the ranges of a job; of a source that has none, its steps.

@@ -2,18 +2,17 @@
 // that want columns without a store.
 //
 // Invariant: a stream is one table: its schema, made of schemas/row, then record batches
-// in the order of the rows, then the end mark. The bytes depend on the rows and their
-// division into calls only.
+// in the order of the rows, then the end mark. The bytes depend on the rows alone.
 //
 // Caveat: this is the one package that knows Arrow's Go library, which is frozen
 // upstream.
 package arrow
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
@@ -22,8 +21,9 @@ import (
 )
 
 const (
-	// batchRows is the number of rows of a record batch.
-	batchRows = 64 << 10
+	// batchRows is the number of rows of a record batch. A row is some hundred bytes, so a stream
+	// of any length holds about 1 MiB.
+	batchRows = 4 << 10
 	// schemaVersion stands in each schema's metadata.
 	schemaVersion = "1"
 )
@@ -33,7 +33,8 @@ const (
 type Writer[T any] struct {
 	table   string
 	out     *ipc.Writer
-	builder *array.RecordBuilder
+	builder *array.RecordBuilder // the rows of the batch under way
+	rows    int                  // how many
 }
 
 // NewWriter begins a stream of a table's rows, compressed with zstd. It writes nothing
@@ -80,10 +81,19 @@ func typeOf(t reflect.Type) arrow.DataType {
 	panic(fmt.Sprintf("BUG: no Arrow column for %s", t))
 }
 
-// Write writes rows.
+// Write adds rows, and writes each batch that is full.
 func (w *Writer[T]) Write(rows []T) error {
-	for some := range slices.Chunk(rows, batchRows) {
-		if err := w.batch(some); err != nil {
+	for i := range rows {
+		v := reflect.ValueOf(&rows[i]).Elem()
+		for c, b := range w.builder.Fields() {
+			appendValue(b, v.Field(c))
+		}
+
+		if w.rows++; w.rows < batchRows {
+			continue
+		}
+
+		if err := w.flush(); err != nil {
 			return fmt.Errorf("write Arrow stream of %s: %w", w.table, err)
 		}
 	}
@@ -91,15 +101,13 @@ func (w *Writer[T]) Write(rows []T) error {
 	return nil
 }
 
-// batch writes rows as one record batch. The builder starts anew with each, and keeps its memory.
-func (w *Writer[T]) batch(rows []T) error {
-	for i := range rows {
-		v := reflect.ValueOf(&rows[i]).Elem()
-		for c, b := range w.builder.Fields() {
-			appendValue(b, v.Field(c))
-		}
+// flush writes the batch under way. The builder starts anew with each, and keeps its memory.
+func (w *Writer[T]) flush() error {
+	if w.rows == 0 {
+		return nil
 	}
 
+	w.rows = 0
 	record := w.builder.NewRecord()
 	defer record.Release()
 	return w.out.Write(record)
@@ -131,10 +139,11 @@ func appendValue(b array.Builder, v reflect.Value) {
 	}
 }
 
-// Close ends the stream; the io.Writer stays open.
+// Close writes what is left and ends the stream; the io.Writer stays open.
 func (w *Writer[T]) Close() error {
+	err := w.flush()
 	w.builder.Release()
-	if err := w.out.Close(); err != nil {
+	if err := errors.Join(err, w.out.Close()); err != nil {
 		return fmt.Errorf("end Arrow stream of %s: %w", w.table, err)
 	}
 

@@ -3,6 +3,7 @@ package arrow
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow/go/v15/arrow/array"
@@ -37,19 +38,22 @@ func TestRowsComeBack(t *testing.T) {
 	rows := shiptest.Rows("jöb", 3, 0, batchRows+100)
 	var b bytes.Buffer
 	w := NewWriter[row.Step](&b, row.StepsTable)
-	if err := w.Write(rows.Steps); err != nil {
-		t.Fatal(err)
+	for some := range slices.Chunk(rows.Steps, 1000) { // a batch is of several calls
+		if err := w.Write(some); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	at := 0
+	at, batches := 0, 0
 	n := read(t, b.Bytes(), func(r *ipc.Reader) {
 		steps := r.Record().Column(4).(*array.Uint64)
 		fp := r.Record().Column(8).(*array.Int64)
 		job := r.Record().Column(0).(*array.String)
+		batches++
 		for i := range steps.Len() {
 			want := &rows.Steps[at]
 			if steps.Value(i) != want.Step || fp.Value(i) != want.FPNs || job.Value(i) != want.Job {
@@ -59,8 +63,8 @@ func TestRowsComeBack(t *testing.T) {
 			at++
 		}
 	})
-	if n != int64(len(rows.Steps)) {
-		t.Fatalf("%d rows, want %d", n, len(rows.Steps))
+	if n != int64(len(rows.Steps)) || batches != 2 {
+		t.Fatalf("%d rows in %d batches, want %d in 2", n, batches, len(rows.Steps))
 	}
 }
 
