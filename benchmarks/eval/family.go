@@ -58,7 +58,7 @@ func (o *outcome) inexact() []string {
 
 	for i := range t.Culprits {
 		c := &t.Culprits[i]
-		state := chargeOf(v, c).state
+		state, _, _ := said(v, c)
 		switch {
 		case c.Undecidable && slices.Contains(named, state):
 			say("%s%s named, though nobody can know", c.Node, c.Link)
@@ -79,28 +79,22 @@ func (o *outcome) inexact() []string {
 	return out
 }
 
-// charge is what a verdict says of a node or a link.
-type charge struct {
-	state      string
-	cost, most float64 // most is 0 where the verdict knows the cost
-}
-
-// chargeOf is what a verdict says of a culprit, nothing where it doesn't name it. A culprit is a node
-// or a link, so one of its names is empty.
-func chargeOf(v *verdict.Verdict, c *simulate.Culprit) charge {
+// said is what a verdict says of a culprit, nothing where it doesn't name it; most is 0 where it
+// knows the cost. A culprit is a node or a link, so one of its names is empty.
+func said(v *verdict.Verdict, c *simulate.Culprit) (state string, cost, most float64) {
 	for _, n := range v.Nodes {
 		if n.Node == c.Node && c.Node != "" {
-			return charge{n.State, n.JobImpact, n.JobImpactMax}
+			return n.State, n.JobImpact, n.JobImpactMax
 		}
 	}
 
 	for _, l := range v.Links {
 		if l.Group == c.Link && c.Link != "" {
-			return charge{state: l.State, cost: l.JobImpact}
+			return l.State, l.JobImpact, 0
 		}
 	}
 
-	return charge{}
+	return "", 0, 0
 }
 
 // cost is what a verdict says that a culprit costs, beside the truth.
@@ -125,8 +119,8 @@ func (o *outcome) costs() (out []cost) {
 	}
 	for i := range o.truth.Culprits {
 		c := &o.truth.Culprits[i]
-		if x := chargeOf(v, c); slices.Contains(named, x.state) {
-			add(c.Node+c.Link, x.cost, x.most, c.Impact)
+		if state, stated, most := said(v, c); slices.Contains(named, state) {
+			add(c.Node+c.Link, stated, most, c.Impact)
 		}
 	}
 
