@@ -80,10 +80,8 @@ type Model struct {
 	Stages        []float64 `yaml:"stages"`         // work of each pipeline stage; nil = all 1
 	Optimizer     float64   `yaml:"optimizer"`      // share; 0 = 0.02, negative = none
 	HostGap       float64   `yaml:"host_gap"`       // share between operations that no range covers; 0 = 0.01, negative = none
-	TPSyncs       int       `yaml:"tp_syncs"`       // collectives of a TP group in one pass of a micro-batch; 0 = 2
 	TPShare       float64   `yaml:"tp_share"`       // transfer of TP and CP in a step; 0 = 0.04
 	PPShare       float64   `yaml:"pp_share"`       // transfer of all sends of a rank; 0 = 0.01
-	EPShare       float64   `yaml:"ep_share"`       // transfer of the expert exchange; 0 = 0.04
 	DPShare       float64   `yaml:"dp_share"`       // transfer of the gradients; 0 = 0.06
 	Buckets       int       `yaml:"buckets"`        // gradient collectives of a step; 0 = 4
 	Overlap       bool      `yaml:"overlap"`        // gradients go while the last backward runs

@@ -258,7 +258,7 @@ func (d *draw) ordinary() {
 
 	c.Model = Model{
 		Seconds: d.between(0.5, 12), BackwardRatio: d.between(1.8, 2.2), Optimizer: d.between(0.01, 0.04), HostGap: d.between(0.003, 0.02),
-		TPSyncs: 2, TPShare: d.between(0.02, 0.08), PPShare: d.between(0.003, 0.02), DPShare: d.between(0.03, 0.12),
+		TPShare: d.between(0.02, 0.08), PPShare: d.between(0.003, 0.02), DPShare: d.between(0.03, 0.12),
 		Buckets: 1 + d.IntN(4), Overlap: d.chance(0.5), Sharded: d.chance(0.5),
 	}
 	d.chance(0.5) // for what every job has now: a seed keeps the job that it always gave

@@ -197,7 +197,7 @@ func (j *job) slowLink(g int, ns float64) {
 		x.factor *= 1 + ns/(m.TPShare*j.unitStep())
 		return
 	case dimEP:
-		x.factor *= 1 + ns/(m.EPShare*j.unitStep())
+		x.factor *= 1 + ns/(expertShare*j.unitStep())
 		return
 	case dimPP:
 		x.factor *= 1 + ns/(m.PPShare*j.unitStep())

@@ -23,11 +23,15 @@ const (
 
 // Transfers that no setting changes, as shares of a step or of the gradients' transfers.
 const (
+	expertShare    = 0.04   // of a step: the exchange of tokens
 	loadShare      = 0.001  // of a step: a batch is small beside what its layers exchange
 	embeddingShare = 0.1    // of the gradients': the weights that first and last stage both hold
 	gatherShare    = 0.4    // of the gradients': what a reduce-scatter leaves of an all-reduce, see Model.gradients
 	tinyShare      = 0.0005 // of a step: one number a rank, the latency alone
 )
+
+// tensorSyncs is how many collectives a tensor-parallel group has in one pass of a micro-batch.
+const tensorSyncs = 2
 
 // playStep plays one step of all ranks, in the order of a training loop: load, passes, gradients,
 // optimizer, checkpoint. Each part leaves in rank.t when the rank is through with it.
@@ -140,7 +144,7 @@ func (j *job) task(t task) {
 	// the slowest of each part, not as the slowest sum.
 	syncs := 1
 	if s.TP > 1 {
-		syncs = j.cfg.Model.TPSyncs
+		syncs = tensorSyncs
 	}
 
 	parts := float64(2 * s.passes())
@@ -153,7 +157,7 @@ func (j *job) task(t task) {
 		j.meetGroups(ranks, slotTP, j.cfg.Model.TPShare/parts/float64(syncs))
 		if k == 0 {
 			j.meetGroups(ranks, slotCP, j.cfg.Model.TPShare/parts)
-			j.meetGroups(ranks, slotEP, j.cfg.Model.EPShare/parts)
+			j.meetGroups(ranks, slotEP, expertShare/parts)
 		}
 	}
 

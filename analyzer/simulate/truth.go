@@ -200,7 +200,7 @@ func (j *job) undecidable(e *effect) bool {
 // as they take. Context and expert groups meet in its first part.
 func (j *job) metAcross(ranks []int) bool {
 	inner := []int{dimTP, dimCP, dimEP}
-	if j.lay.shape.TP > 1 && j.cfg.Model.TPSyncs > 1 {
+	if j.lay.shape.TP > 1 {
 		inner = inner[:1]
 	}
 

@@ -33,8 +33,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("loss %+v: want a share of at most 0.95 in runs of 1 or more", c.Loss)
 	}
 
-	if !(c.Model.Seconds > 0 && c.Model.Seconds < 1e5) || c.Model.Buckets < 1 || c.Model.Buckets > 1000 || c.Model.TPSyncs < 1 || c.Model.TPSyncs > 1000 {
-		return fmt.Errorf("model: seconds %v, buckets %d, tp_syncs %d: want more than 0", c.Model.Seconds, c.Model.Buckets, c.Model.TPSyncs)
+	if !(c.Model.Seconds > 0 && c.Model.Seconds < 1e5) || c.Model.Buckets < 1 || c.Model.Buckets > 1000 {
+		return fmt.Errorf("model: seconds %v, buckets %d: want more than 0", c.Model.Seconds, c.Model.Buckets)
 	}
 
 	if n := len(c.Model.Stages); n != 0 && n != c.Shape.PP {
@@ -165,10 +165,8 @@ func (c *Config) defaults() {
 	or(&m.BackwardRatio, 2)
 	or(&m.Optimizer, 0.02)
 	or(&m.HostGap, 0.01)
-	or(&m.TPSyncs, 2)
 	or(&m.TPShare, 0.04)
 	or(&m.PPShare, 0.01)
-	or(&m.EPShare, 0.04)
 	or(&m.DPShare, 0.06)
 	or(&m.Buckets, 4)
 	or(&c.Noise.DriftSteps, 1000)

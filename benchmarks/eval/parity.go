@@ -88,7 +88,7 @@ func (t task) fitting() (simulate.Config, error) {
 		}
 
 		s := cfg.Shape
-		passes := 2 * s.MicroBatches * s.Chunks * (1 + count(s.PP > 1)*2 + count(s.TP > 1)*cfg.Model.TPSyncs + count(s.CP > 1) + count(s.EP > 1))
+		passes := 2 * s.MicroBatches * s.Chunks * (1 + count(s.PP > 1)*2 + count(s.TP > 1)*2 + count(s.CP > 1) + count(s.EP > 1))
 		most := parityRecords / (s.World() * (passes + 4 + cfg.Model.Buckets))
 		if cfg.Steps <= most {
 			return cfg, nil
