@@ -177,8 +177,8 @@ func dataDir() string {
 	return dir
 }
 
-// moduleRoot is the nearest folder above the working directory that has a go.mod: results and
-// thresholds are looked for from there, as a binary doesn't know its sources.
+// moduleRoot is the nearest folder above the working directory that has a go.mod: results are
+// kept there.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

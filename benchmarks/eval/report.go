@@ -60,7 +60,6 @@ func (r *report) print(w io.Writer) {
 		fmt.Fprintf(w, "\n## Through files and store\n\n%s\n", r.parity)
 	}
 
-	fmt.Fprintf(w, "\n## Thresholds\n\n```\n%s```\n", thresholds())
 	if r.tallies != nil {
 		fmt.Fprintf(w, "\n## Cases that went wrong\n")
 		for _, n := range simulate.Names() {
