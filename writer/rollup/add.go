@@ -62,22 +62,18 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 			return false
 		}
 
-		g = newRing(r.Seq)
-		g.Mark = math.MinInt64
+		g = &ring{Mark: math.MinInt64}
 		rings[r.Ring] = g
 	}
 
-	dup, gaps := g.take(r.Seq)
-	if s.replay {
-		return dup
+	number := int64(r.Seq)
+	if g.Seen.count(number) > 0 {
+		return true
 	}
 
-	s.counts.Gaps += uint64(gaps) // gaps may be -1: two's complement takes it back
-	if !dup {
-		g.Mark = max(g.Mark, end)
-	}
-
-	return dup
+	g.Seen.add(number, maxStretches)
+	g.Mark = max(g.Mark, end)
+	return false
 }
 
 // addRange takes a TaskD range whose lines are complete or given up.
@@ -172,7 +168,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 	inc.Late = true
 	number, repeat := inc.closedAt(begin)
 	if r.Kind == record.Step && r.Step >= 0 {
-		number, repeat = r.Step, inc.Seen.add(r.Step)
+		number, repeat = r.Step, inc.Seen.add(r.Step, maxRuns)
 		s.rows.Steps = append(s.rows.Steps, s.bareStep(inc, r, repeat))
 		s.taken = false
 	}

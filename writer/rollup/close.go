@@ -78,7 +78,7 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	}
 
 	st := inc.steps[0]
-	repeat := inc.Seen.add(st.number)
+	repeat := inc.Seen.add(st.number, maxRuns)
 	s.openWindow(inc, st.number, st.begin)
 	r := s.stepRow(inc, &st, cut, repeat)
 	if r.CommNs >= 0 && s.ungrouped(inc) {

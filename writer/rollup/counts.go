@@ -34,7 +34,6 @@ type Counts struct {
 	Open      uint64 // records of ranges that never ended
 	Unmatched uint64 // TaskD lines that found no partner
 	Duplicate uint64 // lines with a ring and sequence number that was read before
-	Gaps      uint64 // sequence numbers skipped between lines of a ring
 	Unknown   uint64 // lines of no known type
 	Garbage   uint64 // lines that are no JSON, or not of FORMAT.md's types
 	Torn      uint64 // lines cut in the middle

@@ -81,7 +81,7 @@ func TestPasses(t *testing.T) {
 		n := int64(0)
 		for range rapid.IntRange(0, 200).Draw(t, "numbers") {
 			n += rapid.SampledFrom([]int64{1, 1, 1, 1, 2, -3, -10}).Draw(t, "by")
-			if got := p.add(n); got != plain[n] {
+			if got := p.add(n, maxRuns); got != plain[n] {
 				t.Fatalf("add(%d)=%d, want %d", n, got, plain[n])
 			}
 
@@ -104,7 +104,7 @@ func TestPasses(t *testing.T) {
 func TestPasses_Bounded(t *testing.T) {
 	var p passes
 	for n := range int64(10 * maxRuns) {
-		p.add(3 * n)
+		p.add(3*n, maxRuns)
 	}
 
 	if len(p.Runs) > maxRuns || p.count(3*(10*maxRuns-1)) != 1 {

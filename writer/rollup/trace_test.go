@@ -292,7 +292,6 @@ func (c *Counts) Add(o Counts) {
 	c.Open += o.Open
 	c.Unmatched += o.Unmatched
 	c.Duplicate += o.Duplicate
-	c.Gaps += o.Gaps
 	c.Unknown += o.Unknown
 	c.Garbage += o.Garbage
 	c.Torn += o.Torn

@@ -156,7 +156,7 @@ func (s *Stream) flushWindow(inc *incarnation) {
 		return
 	}
 
-	inc.Windows.add(w.Number)
+	inc.Windows.add(w.Number, maxRuns)
 	from := uint64(w.Number * row.Window)
 	for _, c := range w.Calls {
 		s.rows.Communications = append(s.rows.Communications, row.Communication{
