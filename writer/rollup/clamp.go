@@ -98,7 +98,7 @@ func (s *Stream) refuse(offset int64, line []byte, kind, reason string) {
 		return
 	}
 
-	add(&s.counts.Lost, reason, 1)
+	s.counts.lose(reason, 1)
 	if s.o.Refused != nil {
 		s.o.Refused(offset, line, kind, reason)
 	}

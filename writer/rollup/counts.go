@@ -21,8 +21,6 @@ type Counts struct {
 	// Lost are records that did not arrive, by reason: as loss lines say, and
 	// LateRange.
 	Lost map[string]uint64
-	// Declared and Dropped are what end lines say of their incarnations.
-	Declared, Dropped map[string]uint64
 
 	Late    uint64 // records that came after their step was closed (stored all the same)
 	Crowded uint64 // records that did not wait for their step's end: too many did, or of too long words (stored all the same)
@@ -110,18 +108,18 @@ func (t *tally) given() uint64 {
 	return n
 }
 
-// add counts n under a word of hostile origin.
-func add(m *map[string]uint64, word string, n uint64) {
-	word = record.Clip(word, record.MaxWord)
-	if *m == nil {
-		*m = map[string]uint64{}
+// lose counts n records as lost, for a reason of hostile origin.
+func (t *tally) lose(reason string, n uint64) {
+	reason = record.Clip(reason, record.MaxWord)
+	if t.Lost == nil {
+		t.Lost = map[string]uint64{}
 	}
 
-	if _, ok := (*m)[word]; !ok && len(*m) >= maxWords {
-		word = record.Other.String()
+	if _, ok := t.Lost[reason]; !ok && len(t.Lost) >= maxWords {
+		reason = record.Other.String()
 	}
 
-	(*m)[word] += n
+	t.Lost[reason] += n
 }
 
 // Altered returns how many records, groups and steps were stored otherwise than they
@@ -135,8 +133,8 @@ func (s *Stream) Altered() map[string]uint64 {
 func (s *Stream) Counts() Counts {
 	t := &s.counts
 	c := t.Counts
-	c.Emitted, c.Stored, c.Summarised = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
-	c.Lost, c.Declared, c.Dropped = cloned(t.Lost), cloned(t.Declared), cloned(t.Dropped)
+	c.Emitted, c.Stored, c.Summarised, c.Lost = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	maps.Copy(c.Lost, t.Lost)
 	c.Clipped += s.pairer.Clipped
 	c.Unmatched = s.pairer.Unmatched
 	put := func(word string, k *kindTally) {
@@ -168,15 +166,6 @@ func (s *Stream) Counts() Counts {
 	}
 
 	return c
-}
-
-// cloned is a copy that is never nil.
-func cloned(m map[string]uint64) map[string]uint64 {
-	if m == nil {
-		return map[string]uint64{}
-	}
-
-	return maps.Clone(m)
 }
 
 // Sum adds up a table by word.

@@ -232,7 +232,7 @@ func (s *Stream) ofLine() *incarnation {
 // lose takes a loss line.
 func (s *Stream) lose(l *record.Loss) {
 	if !s.replay {
-		add(&s.counts.Lost, l.Reason, l.Count)
+		s.counts.lose(l.Reason, l.Count)
 	}
 }
 
@@ -278,14 +278,6 @@ func (s *Stream) finish(e *record.End) {
 	inc := s.ofLine()
 	if s.replay || inc == nil {
 		return
-	}
-
-	for word, n := range e.Emitted {
-		add(&s.counts.Declared, word, n)
-	}
-
-	for reason, n := range e.Dropped {
-		add(&s.counts.Dropped, reason, n)
 	}
 
 	inc.Version++

@@ -269,7 +269,7 @@ func (c *Counts) Add(o Counts) {
 		from map[string]uint64
 	}{
 		{&c.Emitted, o.Emitted}, {&c.Stored, o.Stored}, {&c.Summarised, o.Summarised},
-		{&c.Lost, o.Lost}, {&c.Declared, o.Declared}, {&c.Dropped, o.Dropped},
+		{&c.Lost, o.Lost},
 	} {
 		if *p.to == nil {
 			*p.to = map[string]uint64{}
