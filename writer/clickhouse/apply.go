@@ -134,11 +134,12 @@ func (s *Sink) everywhere(ctx context.Context, statements []string) error {
 // is missing, or was made without the cluster, is for a person, columns are added here.
 func (s *Sink) complete(ctx context.Context, o ddl.Options) error {
 	defer s.drop()
-	var columns, engines map[string]string
+	var have map[string]map[string]bool
+	var engineOf map[string]string
 	look := func() error {
 		return s.call(ctx, "look at the tables", func(ctx context.Context, conn clickhouse.Conn) (err error) {
-			if columns, err = s.columns(ctx, conn, o.Database); err == nil {
-				engines, err = s.engines(ctx, conn, o.Database)
+			if have, err = columns(ctx, conn, o.Database); err == nil {
+				engineOf, err = engines(ctx, conn, o.Database)
 			}
 
 			return err
@@ -155,8 +156,8 @@ func (s *Sink) complete(ctx context.Context, o ddl.Options) error {
 
 	var said error
 	for _, name := range tableNames() {
-		for _, q := range ddl.Missing(v, o, name, have(columns, name)) {
-			if engines[name] == "" {
+		for _, q := range ddl.Missing(v, o, name, have[name]) {
+			if engineOf[name] == "" {
 				break
 			}
 
@@ -171,8 +172,8 @@ func (s *Sink) complete(ctx context.Context, o ddl.Options) error {
 
 	var lacks []string
 	for _, name := range tableNames() {
-		engine := engines[name]
-		switch missing := ddl.Missing(v, o, name, have(columns, name)); {
+		engine := engineOf[name]
+		switch missing := ddl.Missing(v, o, name, have[name]); {
 		case engine == "":
 			lacks = append(lacks, "no table "+name)
 		case len(missing) > 0:
@@ -199,26 +200,25 @@ func tableNames() []string {
 	return all
 }
 
-// columns returns "table.column" for each column in a database.
-func (s *Sink) columns(ctx context.Context, conn clickhouse.Conn, database string) (map[string]string, error) {
-	return pairs(ctx, conn, "SELECT concat(table, '.', name), type FROM system.columns WHERE database = "+ddl.Literal(database))
+// columns returns the columns of each table in a database.
+func columns(ctx context.Context, conn clickhouse.Conn, database string) (map[string]map[string]bool, error) {
+	all := map[string]map[string]bool{}
+	err := native.EachRow(ctx, conn, "SELECT table, name FROM system.columns WHERE database = "+ddl.Literal(database), func(rows driver.Rows) error {
+		var table, name string
+		err := rows.Scan(&table, &name)
+		if all[table] == nil {
+			all[table] = map[string]bool{}
+		}
+
+		all[table][name] = true
+		return err
+	})
+	return all, err
 }
 
 // engines returns the engine of each table in a database.
-func (s *Sink) engines(ctx context.Context, conn clickhouse.Conn, database string) (map[string]string, error) {
+func engines(ctx context.Context, conn clickhouse.Conn, database string) (map[string]string, error) {
 	return pairs(ctx, conn, "SELECT name, engine FROM system.tables WHERE database = "+ddl.Literal(database))
-}
-
-// have are the columns of one table.
-func have(columns map[string]string, table string) map[string]bool {
-	set := map[string]bool{}
-	for key := range columns {
-		if name, column, _ := strings.Cut(key, "."); name == table {
-			set[column] = true
-		}
-	}
-
-	return set
 }
 
 // pairs reads rows of a name and a value.

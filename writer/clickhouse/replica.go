@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
-	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -273,27 +271,14 @@ func (p place) copied(ctx context.Context, conn clickhouse.Conn) (bool, error) {
 			continue
 		}
 
-		state := map[string]int64{}
-		q := "SELECT name, value FROM system.zookeeper WHERE path = " + ddl.Literal(p.path+"/replicas/"+name)
-		err := native.EachRow(ctx, conn, q, func(rows driver.Rows) error {
-			var node, value string
-			if err := rows.Scan(&node, &value); err != nil {
-				return err
-			}
-
-			if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
-				state[node] = n
-			}
-
-			return nil
-		})
+		state, err := pairs(ctx, conn, "SELECT name, value FROM system.zookeeper WHERE path = "+ddl.Literal(p.path+"/replicas/"+name))
 		if err != nil {
 			return false, err
 		}
 
-		pointer, told := state["log_pointer"]
-		oldest := state["min_unprocessed_insert_time"] // 0 none waits
-		if told && pointer > int64(p.index) && (oldest == 0 || oldest > p.at) {
+		pointer, err := strconv.ParseInt(strings.TrimSpace(state["log_pointer"]), 10, 64)
+		oldest, _ := strconv.ParseInt(strings.TrimSpace(state["min_unprocessed_insert_time"]), 10, 64) // 0 none waits
+		if err == nil && pointer > int64(p.index) && (oldest == 0 || oldest > p.at) {
 			return true, nil
 		}
 	}

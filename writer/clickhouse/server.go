@@ -47,7 +47,7 @@ func (s *Sink) known(ctx context.Context, conn clickhouse.Conn) (*server, error)
 		return nil, err
 	}
 
-	if k.engines, err = s.engines(ctx, conn, s.address.Database); err != nil {
+	if k.engines, err = engines(ctx, conn, s.address.Database); err != nil {
 		return nil, err
 	}
 

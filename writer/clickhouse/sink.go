@@ -275,7 +275,7 @@ func (s *Sink) Create(ctx context.Context) error {
 		}
 
 		o := ddl.Options{Database: s.address.Database, TTL: s.o.TTL}
-		columns, err := s.columns(ctx, conn, s.address.Database)
+		have, err := columns(ctx, conn, s.address.Database)
 		if err != nil {
 			return err
 		}
@@ -291,7 +291,7 @@ func (s *Sink) Create(ctx context.Context) error {
 
 		for _, table := range ddl.Tables {
 			if k.engines[table] != "" {
-				missing = append(missing, ddl.Missing(k.version, o, table, have(columns, table))...)
+				missing = append(missing, ddl.Missing(k.version, o, table, have[table])...)
 			}
 		}
 
