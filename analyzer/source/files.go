@@ -92,7 +92,7 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 
 	var first string // the first line that was not understood
 	off := false     // recording was
-	counts := rollup.Counts{Lost: map[string]uint64{}}
+	counts := rollup.Counts{Lost: map[rollup.Lost]uint64{}}
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
 	}, func(i int, r *rolled) error {
@@ -149,8 +149,8 @@ func (t *tree) nothing(job string, info Info, c rollup.Counts, first string) err
 		return fmt.Errorf("%s: nothing stands in its %d files: wait until the agent has written something", where, info.Parts)
 	case info.Unknown == info.Lines:
 		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, info.Parts, first)
-	case c.Lost[rollup.BadTime] > 0:
-		return fmt.Errorf("%s: %d lines in %d files, %d of them with a time that can't be right (%s): was the clock of the machine set?", where, info.Lines, info.Parts, c.Lost[rollup.BadTime], badTime)
+	case c.LostFor(rollup.BadTime) > 0:
+		return fmt.Errorf("%s: %d lines in %d files, %d of them with a time that can't be right (%s): was the clock of the machine set?", where, info.Lines, info.Parts, c.LostFor(rollup.BadTime), badTime)
 	case info.Unknown > 0:
 		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, info.Parts, info.Unknown, first)
 	}
@@ -173,12 +173,12 @@ func (i *Info) notes(c rollup.Counts, first string) {
 		i.Notes = append(i.Notes, fmt.Sprintf("compressed files that are damaged: %d; what stands before the damage was read, the rest of them is left out; the first: %s", n, c.Damaged[0]))
 	}
 
-	bad := c.Lost[rollup.BadTime]
+	bad := c.LostFor(rollup.BadTime)
 	if bad > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d lines have a time that can't be right (%s) and were left out", bad, badTime))
 	}
 
-	wild := c.Lost[record.Implausible]
+	wild := c.LostFor(record.Implausible)
 	if wild > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d loss lines claim more records than any writer can lose and were left out", wild))
 	}
@@ -199,8 +199,8 @@ func addCounts(sum, c *rollup.Counts) {
 	sum.Torn += c.Torn
 	sum.TornBytes += c.TornBytes
 	sum.Damaged = append(sum.Damaged, c.Damaged...)
-	for reason, n := range c.Lost {
-		sum.Lost[reason] += n
+	for lost, n := range c.Lost {
+		sum.Lost[lost] += n
 	}
 }
 

@@ -24,9 +24,9 @@ type disk struct {
 	aged    map[uint64]bool   // those that the ledger holds as lost
 	rows    map[ship.Place]bounds
 	calls   bounds
-	lost    map[string]uint64 // as loss lines say, and lines whose time can't be right, by reason
-	damaged []string          // segments that can't be read to their end, with the cause
-	live    bool              // a process ships it now: what is missing is on its way
+	lost    map[rollup.Lost]uint64
+	damaged []string // segments that can't be read to their end, with the cause
+	live    bool     // a process ships it now: what is missing is on its way
 	open    intake.Open
 	held    uint64 // calls that the follower has read and that may not be stored
 }

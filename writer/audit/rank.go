@@ -93,8 +93,8 @@ func (a *auditor) one(r *rank) {
 		}
 	}
 
-	for reason, n := range d.lost {
-		a.report.Dropped[reason] += n
+	for lost, n := range d.lost {
+		a.report.Dropped[lost.Reason] += n
 		a.report.Emitted += n
 	}
 

@@ -1,7 +1,7 @@
 package intake
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -42,10 +42,8 @@ type member struct {
 	segment account // the one being counted
 	reading string  // name of the one being read
 	entries []row.Ledger
-	from    int64 // segments with a smaller number were stored before this process
-	parser  record.Parser
+	from    int64     // segments with a smaller number were stored before this process
 	id      record.ID // of the segment being read
-	again   bool      // the line was counted before: it is read to fill what is open
 	refuse  func(id record.ID, line []byte, reason string)
 	refused map[string]int64  // lines, since the last look, by reason
 	altered map[string]uint64 // as of the last look
@@ -56,37 +54,6 @@ type account struct {
 	Name string        `json:"name"`
 	ID   record.ID     `json:"id"`
 	Base rollup.Counts `json:"base"` // as of its first line
-	// Upto is the offset after the last line that was counted; lines before it are
-	// read again only to fill what is open.
-	Upto int64 `json:"upto,omitempty"`
-	// Lost is what its loss lines say.
-	Lost []lost `json:"lost,omitempty"`
-}
-
-// lost sums loss lines of one kind and reason. It stands in the cursor, so a restart in the middle
-// of a segment still knows them.
-type lost struct {
-	Kind   string `json:"kind"`
-	Reason string `json:"reason"`
-	Count  uint64 `json:"count"`
-}
-
-// maxLost bounds the kinds and reasons of one segment: lines are hostile input.
-const maxLost = 64
-
-// lose adds a loss line, or a line that was refused.
-func (a *account) lose(l *record.Loss) {
-	kind, reason := record.Clip(l.Kind, record.MaxWord), record.Clip(l.Reason, record.MaxWord)
-	for i := range a.Lost {
-		if n := &a.Lost[i]; n.Kind == kind && n.Reason == reason {
-			n.Count += l.Count
-			return
-		}
-	}
-
-	if len(a.Lost) < maxLost {
-		a.Lost = append(a.Lost, lost{kind, reason, l.Count})
-	}
 }
 
 // memberState is segment.Position.State: the roller's state, and the account.
@@ -111,26 +78,8 @@ func (m *member) Segment(id record.ID, name string) {
 // unknownLine is the reason of lines of a type that is not known here.
 const unknownLine = "unknown"
 
-// lossLine begins a loss line.
-const lossLine = `{"loss":`
-
 // Line implements tail.Visitor.
-func (m *member) Line(offset int64, line []byte) {
-	m.again = m.reading != m.segment.Name || offset < m.segment.Upto
-	m.roller.Line(offset, line)
-	if m.again {
-		return
-	}
-
-	if bytes.HasPrefix(line, []byte(lossLine)) {
-		t, err := m.parser.Parse(line)
-		if err == nil && t == record.LineLoss && m.parser.Loss.Plausible() { // else it was refused
-			m.segment.lose(&m.parser.Loss)
-		}
-	}
-
-	m.segment.Upto = offset + int64(len(line)) + 1
-}
+func (m *member) Line(offset int64, line []byte) { m.roller.Line(offset, line) }
 
 // why says what the reason of a line that is refused means.
 var why = map[string]string{
@@ -138,13 +87,8 @@ var why = map[string]string{
 	record.Implausible: fmt.Sprintf("no writer can lose more than %d records between two lines", uint64(record.MaxLoss)),
 }
 
-// refuseLine keeps a line that can't be right as a dead letter, and counts it.
-func (m *member) refuseLine(offset int64, line []byte, kind, reason string) {
-	if m.again {
-		return
-	}
-
-	m.segment.lose(&record.Loss{Kind: kind, Reason: reason, Count: 1})
+// refuseLine keeps a line that can't be right, which the roller has counted, as a dead letter.
+func (m *member) refuseLine(offset int64, line []byte, reason string) {
 	m.refused[reason]++
 	id := record.HashID(m.id.String(), strconv.FormatInt(offset, 10))
 	m.refuse(id, line, fmt.Sprintf("%s: %s/%s at %d: %s", reason, m.stream.Dir.Path, m.reading, offset, why[reason]))
@@ -168,35 +112,29 @@ func (m *member) closeSegment() {
 		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: m.segment.ID, Name: m.segment.Name,
 		LastOffset: now.Bytes - base.Bytes, AtNs: number * int64(time.Second),
 	}
-	emitted, dropped := maps.Clone(now.Emitted), maps.Clone(now.Lost)
-	for _, l := range m.segment.Lost {
-		e := entry
-		e.State, e.Kind, e.Reason, e.Records = "dropped", l.Kind, l.Reason, l.Count
-		m.entries = append(m.entries, e)
-		emitted[l.Kind] += l.Count
-		dropped[l.Reason] -= min(l.Count, dropped[l.Reason]) // told by kind already
-	}
-
-	for _, part := range []struct {
-		state    string
-		now, was map[string]uint64
-	}{
-		{"emitted", emitted, base.Emitted},
-		{"stored", now.Stored, base.Stored},
-		{"summarised", now.Summarised, base.Summarised},
-	} {
-		e := entry
-		e.State = part.state
-		if part.state == "summarised" {
-			e.Reason = record.NotSelected
+	emitted := maps.Clone(now.Emitted)
+	lost := slices.SortedFunc(maps.Keys(now.Lost), func(a, b rollup.Lost) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason))
+	})
+	for _, l := range lost {
+		n := now.Lost[l] - min(base.Lost[l], now.Lost[l])
+		if n == 0 {
+			continue
 		}
 
-		m.enter(e, part.now, part.was, func(e *row.Ledger, kind string) { e.Kind = kind })
+		e := entry
+		e.State, e.Kind, e.Reason, e.Records = "dropped", l.Kind, l.Reason, n
+		m.entries = append(m.entries, e)
+		if l.Reason != rollup.LateRange {
+			emitted[l.Kind] += n
+		}
 	}
 
-	e := entry
-	e.State = "dropped"
-	m.enter(e, dropped, base.Lost, func(e *row.Ledger, reason string) { e.Reason = reason })
+	m.enter(entry, "emitted", emitted, base.Emitted)
+	m.enter(entry, "stored", now.Stored, base.Stored)
+	entry.Reason = record.NotSelected
+	m.enter(entry, "summarised", now.Summarised, base.Summarised)
+	entry.Reason = ""
 	if n := now.Garbage - base.Garbage; n > 0 {
 		m.spoil(entry, "dropped", record.Corrupt, n)
 	}
@@ -215,13 +153,13 @@ func (m *member) spoil(e row.Ledger, state, reason string, n uint64) {
 	m.entries = append(m.entries, e)
 }
 
-// enter adds an entry for each word whose count has grown, in the order of the words: the same
+// enter adds an entry for each kind whose count has grown, in the order of their words: the same
 // segment gives the same entries in the same order.
-func (m *member) enter(e row.Ledger, now, was map[string]uint64, set func(*row.Ledger, string)) {
-	for _, word := range slices.Sorted(maps.Keys(now)) {
-		if n := now[word] - min(was[word], now[word]); n > 0 {
-			set(&e, word)
-			e.Records = n
+func (m *member) enter(e row.Ledger, state string, now, was map[string]uint64) {
+	e.State = state
+	for _, kind := range slices.Sorted(maps.Keys(now)) {
+		if n := now[kind] - min(was[kind], now[kind]); n > 0 {
+			e.Kind, e.Records = kind, n
 			m.entries = append(m.entries, e)
 		}
 	}

@@ -98,8 +98,8 @@ func (s *Stream) refuse(offset int64, line []byte, kind, reason string) {
 		return
 	}
 
-	s.counts.lose(reason, 1)
+	s.counts.lose(kind, reason, 1)
 	if s.o.Refused != nil {
-		s.o.Refused(offset, line, kind, reason)
+		s.o.Refused(offset, line, reason)
 	}
 }

@@ -44,8 +44,8 @@ func TestBadTime(t *testing.T) {
 		{"999999999999", line(at), "FP", true},
 	} {
 		told := ""
-		s := New(Options{Job: "j", Refused: func(offset int64, line []byte, kind, _ string) {
-			told = fmt.Sprintf("%d %s %s", offset, kind, line)
+		s := New(Options{Job: "j", Refused: func(offset int64, line []byte, _ string) {
+			told = fmt.Sprintf("%d %s", offset, line)
 		}})
 		s.Segment(1, c.name)
 		s.Line(0, []byte(`{"meta":{"format":"laggard/1","segment":"0000000000000001","job":"j","incarnation":"0000000000000007"}}`))
@@ -54,11 +54,11 @@ func TestBadTime(t *testing.T) {
 		var rows row.Rows
 		s.Take(&rows)
 		counts := s.Counts()
-		if want := fmt.Sprintf("100 %s %s", c.kind, c.line); c.want && told != "" || !c.want && told != want {
+		if want := fmt.Sprintf("100 %s", c.line); c.want && told != "" || !c.want && told != want {
 			t.Errorf("segment %s, %s: told %q", c.name, c.line, told)
 		}
 
-		if got := counts.Lost[BadTime] == 0; got != c.want || counts.Garbage > 0 {
+		if got := counts.Lost[Lost{c.kind, BadTime}] == 0; got != c.want || c.want != (counts.LostFor(BadTime) == 0) || counts.Garbage > 0 {
 			t.Errorf("segment %s, %s: %+v, want it taken %t", c.name, c.line, counts, c.want)
 		}
 

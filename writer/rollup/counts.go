@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"encoding/json"
 	"maps"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -18,9 +19,9 @@ type Counts struct {
 	// InFlight are records whose step is open; Waiting are TaskD ranges that lack a
 	// line (not emitted yet).
 	InFlight, Waiting uint64
-	// Lost are records that did not arrive, by reason: as loss lines say, and
+	// Lost are records that did not arrive: as loss lines say, lines that can't be right, and
 	// LateRange.
-	Lost map[string]uint64
+	Lost map[Lost]uint64
 
 	Late    uint64 // records that came after their step was closed (stored all the same)
 	Crowded uint64 // records that did not wait for their step's end: too many did, or of too long words (stored all the same)
@@ -50,8 +51,36 @@ const (
 	NoGroups    = "no-groups"     // Counts.Ungrouped
 )
 
+// Lost says what was lost: the word of the kind, "" where that is not known, and the reason.
+type Lost struct{ Kind, Reason string }
+
+// MarshalText makes a key of a state, which is JSON: kind and reason may hold any text.
+func (l Lost) MarshalText() ([]byte, error) { return json.Marshal([...]string{l.Kind, l.Reason}) }
+
+// UnmarshalText reads the key of a state; an older one has the reason alone.
+func (l *Lost) UnmarshalText(text []byte) error {
+	var words [2]string
+	if json.Unmarshal(text, &words) != nil {
+		words[1] = string(text)
+	}
+
+	l.Kind, l.Reason = words[0], words[1]
+	return nil
+}
+
+// LostFor returns how many records were lost for a reason, of whatever kind.
+func (c *Counts) LostFor(reason string) (n uint64) {
+	for l, lost := range c.Lost {
+		if l.Reason == reason {
+			n += lost
+		}
+	}
+
+	return n
+}
+
 // LateRange is the reason in Counts.Lost of a TaskD range whose first line came
-// after its step was closed: it is not followed.
+// after its step was closed: it is not followed. It is among Emitted, too, for that line was read.
 const LateRange = "late"
 
 // maxWords bounds the tables by word: lines are hostile input.
@@ -108,18 +137,18 @@ func (t *tally) given() uint64 {
 	return n
 }
 
-// lose counts n records as lost, for a reason of hostile origin.
-func (t *tally) lose(reason string, n uint64) {
-	reason = record.Clip(reason, record.MaxWord)
+// lose counts n records as lost. The words are of hostile origin.
+func (t *tally) lose(kind, reason string, n uint64) {
+	l := Lost{record.Clip(kind, record.MaxWord), record.Clip(reason, record.MaxWord)}
 	if t.Lost == nil {
-		t.Lost = map[string]uint64{}
+		t.Lost = map[Lost]uint64{}
 	}
 
-	if _, ok := t.Lost[reason]; !ok && len(t.Lost) >= maxWords {
-		reason = record.Other.String()
+	if _, ok := t.Lost[l]; !ok && len(t.Lost) >= maxWords {
+		l = Lost{Reason: record.Other.String()}
 	}
 
-	t.Lost[reason] += n
+	t.Lost[l] += n
 }
 
 // Altered returns how many records, groups and steps were stored otherwise than they
@@ -133,7 +162,7 @@ func (s *Stream) Altered() map[string]uint64 {
 func (s *Stream) Counts() Counts {
 	t := &s.counts
 	c := t.Counts
-	c.Emitted, c.Stored, c.Summarised, c.Lost = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	c.Emitted, c.Stored, c.Summarised, c.Lost = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}, map[Lost]uint64{}
 	maps.Copy(c.Lost, t.Lost)
 	c.Clipped += s.pairer.Clipped
 	c.Unmatched = s.pairer.Unmatched
@@ -168,8 +197,8 @@ func (s *Stream) Counts() Counts {
 	return c
 }
 
-// Sum adds up a table by word.
-func Sum(m map[string]uint64) uint64 {
+// Sum adds up a table of Counts.
+func Sum[K comparable](m map[K]uint64) uint64 {
 	var n uint64
 	for _, v := range m {
 		n += v

@@ -389,7 +389,7 @@ func TestStream_Account(t *testing.T) {
 		o := Options{Job: "j", Rank: 3, Records: rapid.SampledFrom([]Selection{Light, None, All}).Draw(t, "records")}
 		rows, c := f.run(o)
 		emitted := Sum(c.Emitted)
-		if got := Sum(c.Stored) + Sum(c.Summarised) + c.InFlight + c.Lost[LateRange]; got != emitted {
+		if got := Sum(c.Stored) + Sum(c.Summarised) + c.InFlight + c.LostFor(LateRange); got != emitted {
 			t.Fatalf("emitted=%d, stored+summarised+in flight+late=%d\n%+v", emitted, got, c)
 		}
 

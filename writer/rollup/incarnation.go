@@ -232,7 +232,7 @@ func (s *Stream) ofLine() *incarnation {
 // lose takes a loss line.
 func (s *Stream) lose(l *record.Loss) {
 	if !s.replay {
-		s.counts.lose(l.Reason, l.Count)
+		s.counts.lose(l.Kind, l.Reason, l.Count)
 	}
 }
 

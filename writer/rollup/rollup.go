@@ -93,9 +93,8 @@ type Options struct {
 	Groups func() []record.Group
 
 	// Refused is told of each line that can't be right, with the reason, which is counted
-	// and left out; nil is nobody. kind is the word of a record, else "". The line is
-	// the stream's again when Refused returns.
-	Refused func(offset int64, line []byte, kind, reason string)
+	// and left out; nil is nobody. The line is the stream's again when Refused returns.
+	Refused func(offset int64, line []byte, reason string)
 }
 
 // Stream is the rollup of one rank. It is not safe for concurrent use.

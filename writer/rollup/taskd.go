@@ -83,7 +83,7 @@ func (s *Stream) lateStart(p *marker.Process) {
 
 	s.counts.Late++
 	s.counts.kind(record.Other, record.Other.String()).Emitted++
-	s.counts.lose(LateRange, 1)
+	s.counts.lose("", LateRange, 1)
 	if inc := s.foreign[p]; inc != nil {
 		inc.Late = true
 	}

@@ -269,7 +269,6 @@ func (c *Counts) Add(o Counts) {
 		from map[string]uint64
 	}{
 		{&c.Emitted, o.Emitted}, {&c.Stored, o.Stored}, {&c.Summarised, o.Summarised},
-		{&c.Lost, o.Lost},
 	} {
 		if *p.to == nil {
 			*p.to = map[string]uint64{}
@@ -278,6 +277,14 @@ func (c *Counts) Add(o Counts) {
 		for word, n := range p.from {
 			(*p.to)[word] += n
 		}
+	}
+
+	if c.Lost == nil {
+		c.Lost = map[Lost]uint64{}
+	}
+
+	for lost, n := range o.Lost {
+		c.Lost[lost] += n
 	}
 
 	c.Lines += o.Lines

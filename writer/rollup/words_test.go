@@ -1,7 +1,9 @@
 package rollup
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"testing"
@@ -157,4 +159,24 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestLost_Key: what was lost comes back from a state as it went in, whatever its words hold, and an
+// older state's reasons count for no kind.
+func TestLost_Key(t *testing.T) {
+	want := map[Lost]uint64{{"FP", "ring-full"}: 1, {"", "\n\"]"}: 2, {`["a","b"]`, "\x00"}: 3}
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var got map[Lost]uint64
+	if err := json.Unmarshal(text, &got); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v of %s", got, err, text)
+	}
+
+	var old map[Lost]uint64
+	if err := json.Unmarshal([]byte(`{"ring-full":7}`), &old); err != nil || !maps.Equal(old, map[Lost]uint64{{"", "ring-full"}: 7}) {
+		t.Errorf("%v, %v", old, err)
+	}
 }
