@@ -113,7 +113,7 @@ func TestBadTimes(t *testing.T) {
 	o.State = t.TempDir()
 	for range 2 {
 		r := once(t, dir, "parquet:"+target, o)
-		if n := r.Losses[rollup.BadTime]; n.Lines != 4 {
+		if n := r.Losses[rollup.BadTime]; n.Events != 4 {
 			t.Fatalf("report: %s", r)
 		}
 	}

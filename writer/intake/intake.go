@@ -131,13 +131,13 @@ type engine struct {
 
 // LossSum is what was lost for one reason.
 type LossSum struct {
-	Events, Lines, Bytes int64
+	Events, Bytes int64
 }
 
 // addLoss adds to the sum of a reason.
 func addLoss(sums map[string]LossSum, reason string, l LossSum) {
 	sum := sums[reason]
-	sums[reason] = LossSum{sum.Events + l.Events, sum.Lines + l.Lines, sum.Bytes + l.Bytes}
+	sums[reason] = LossSum{sum.Events + l.Events, sum.Bytes + l.Bytes}
 }
 
 // newEngine prepares an engine; it reads nothing yet. shipper may be nil for who only looks.
@@ -171,12 +171,14 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from segment.Position) (*me
 	m := &member{
 		stream: s, lease: l,
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
-		refuse: e.shipper.Refuse, refused: map[string]int64{},
+	}
+	m.refuse = func(id record.ID, line []byte, reason, text string) {
+		addLoss(e.losses, reason, LossSum{Events: 1})
+		e.shipper.Refuse(id, line, text)
 	}
 	o := e.rollup(s.Dir)
 	o.Refused = m.refuseLine
 	m.roller = rollup.New(o)
-	m.altered = m.roller.Altered()
 	aged, err := e.agedOf(s.Dir.RankID)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger of %s: %w", e.tree.Root(), err)
@@ -198,6 +200,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from segment.Position) (*me
 		return nil, err
 	}
 
+	m.altered = m.roller.Altered()
 	e.o.Logger.Debug("rank directory taken", "dir", s.Dir.Path, "resumed", resumed)
 	e.members[s.Dir.Path] = m
 	return m, nil
@@ -267,11 +270,6 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	}
 
 	m.roller.Take(rows)
-	for reason, n := range m.refused {
-		addLoss(e.losses, reason, LossSum{Events: n, Lines: n})
-	}
-
-	clear(m.refused)
 	if now := m.roller.Altered(); !maps.Equal(now, m.altered) {
 		for reason, n := range now {
 			e.altered[reason] += n - m.altered[reason]
@@ -281,7 +279,7 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	}
 
 	for _, l := range m.stream.Losses() {
-		addLoss(e.losses, l.Reason, LossSum{1, l.Lines, l.Bytes})
+		addLoss(e.losses, l.Reason, LossSum{1, l.Bytes})
 		m.lose(l)
 	}
 

@@ -44,8 +44,7 @@ type member struct {
 	entries []row.Ledger
 	from    int64     // segments with a smaller number were stored before this process
 	id      record.ID // of the segment being read
-	refuse  func(id record.ID, line []byte, reason string)
-	refused map[string]int64  // lines, since the last look, by reason
+	refuse  func(id record.ID, line []byte, reason, text string)
 	altered map[string]uint64 // as of the last look
 }
 
@@ -89,9 +88,8 @@ var why = map[string]string{
 
 // refuseLine keeps a line that can't be right, which the roller has counted, as a dead letter.
 func (m *member) refuseLine(offset int64, line []byte, reason string) {
-	m.refused[reason]++
 	id := record.HashID(m.id.String(), strconv.FormatInt(offset, 10))
-	m.refuse(id, line, fmt.Sprintf("%s: %s/%s at %d: %s", reason, m.stream.Dir.Path, m.reading, offset, why[reason]))
+	m.refuse(id, line, reason, fmt.Sprintf("%s: %s/%s at %d: %s", reason, m.stream.Dir.Path, m.reading, offset, why[reason]))
 }
 
 // Torn implements tail.Visitor.
@@ -218,6 +216,5 @@ func (m *member) resume(p segment.Position) (bool, error) {
 	m.from, _ = segment.Number(p.Segment)
 	p.State = st.Roller
 	err = m.roller.Resume(p)
-	m.altered = m.roller.Altered()
 	return true, err
 }

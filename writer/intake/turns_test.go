@@ -55,8 +55,8 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 			t.Fatal(err)
 		}
 
-		m := &member{stream: s, refused: map[string]int64{}}
-		m.refuse = func(id record.ID, line []byte, reason string) {
+		m := &member{stream: s}
+		m.refuse = func(id record.ID, line []byte, _, reason string) {
 			all[i].Refused = append(all[i].Refused, id.String()+reason+string(line))
 		}
 		m.roller = rollup.New(rollup.Options{Job: "j", Rank: s.Dir.Rank, Records: rollup.All, Refused: m.refuseLine})
