@@ -130,9 +130,7 @@ func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker
 	case record.Communication:
 		p.call = s.named(inc, r)
 	case record.Other:
-		if strings.EqualFold(r.Name, backward) {
-			p.word = 1
-		}
+		p.backward = strings.EqualFold(r.Name, backward)
 	}
 
 	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
@@ -170,7 +168,6 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 	if r.Kind == record.Step && r.Step >= 0 {
 		number, repeat = r.Step, inc.Seen.add(r.Step, maxRuns)
 		s.rows.Steps = append(s.rows.Steps, s.bareStep(inc, r, repeat))
-		s.taken = false
 	}
 
 	if r.Kind == record.Communication { // stored one by one or not, it is a call

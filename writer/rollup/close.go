@@ -93,7 +93,6 @@ func (s *Stream) closeFirst(inc *incarnation) {
 
 		return st.number, repeat
 	})
-	s.taken = false
 
 	inc.steps = slices.Delete(inc.steps, 0, 1)
 	inc.Serial++

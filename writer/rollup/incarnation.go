@@ -73,11 +73,11 @@ type pendingRange struct {
 	segment    uint32
 	record     int32 // index into Stream.records, -1 = no raw row
 	call       int32 // Communication: index into window.all
-	word       int32 // Other: 1 = backward
 	weight     int32 // of the raw row's words
 	kind       record.Kind
 	side       record.Side
 	open       bool
+	backward   bool // Other: of that word
 }
 
 func (p *pendingRange) end() int64 { return p.start + p.dur }
@@ -171,7 +171,6 @@ func (s *Stream) giveRank(inc *incarnation) {
 
 	inc.row = r
 	s.rows.Ranks = append(s.rows.Ranks, r)
-	s.taken = false
 }
 
 // rankRow is the row that says who this process is. It has values that a hostile line may have made up,
@@ -330,7 +329,6 @@ func (s *Stream) depart(inc *incarnation) {
 	}
 
 	s.pairer.Forget(p)
-	delete(s.foreign, p)
 	inc.process, inc.Process, inc.Ended, inc.Floor = nil, nil, true, never
 }
 

@@ -59,7 +59,6 @@ func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number 
 	out := &s.raws[len(s.raws)-1]
 	out.Job, out.Node, out.Incarnation = s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.ID)
 	out.Step, out.Repeat = number, repeat
-	s.taken = false
 }
 
 // takeRaws gives the raw rows out. Their words go along as a list that others hold, too: nothing is

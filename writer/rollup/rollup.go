@@ -113,7 +113,6 @@ type Stream struct {
 
 	incarnations []*incarnation // in the order they began
 	began        uint64         // incarnations so far
-	foreign      map[*marker.Process]*incarnation
 	groups       []record.Group // as Options.Groups told last
 	dims         map[string]dim // of all that it told
 
@@ -127,7 +126,6 @@ type Stream struct {
 	raws   []row.Raw // finished; rows has none
 	counts tally
 	mark   segment.Position // LowWater as of the last Take
-	taken  bool             // nothing was finished since mark could last be computed
 	ended  bool
 
 	// Reading again what State says was read, up to a place.
@@ -148,10 +146,7 @@ type source struct {
 
 // New returns a stream.
 func New(o Options) *Stream {
-	s := &Stream{
-		o: o, segments: map[uint32]*source{}, foreign: map[*marker.Process]*incarnation{},
-		dims: map[string]dim{}, taken: true,
-	}
+	s := &Stream{o: o, segments: map[uint32]*source{}, dims: map[string]dim{}}
 	s.earliest, s.latest = timesOf("")
 	s.Learn()
 	return s
@@ -298,7 +293,6 @@ func (s *Stream) Take(dst *row.Rows) {
 	move(&dst.Steps, &s.rows.Steps)
 	move(&dst.Communications, &s.rows.Communications)
 	s.takeRaws(dst)
-	s.taken = true
 }
 
 // move appends src to dst and empties it, or exchanges them where dst is empty.

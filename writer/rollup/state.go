@@ -59,7 +59,7 @@ func OpenCalls(text string) (calls uint64, until segment.Position, err error) {
 // It covers the rows that were taken: while there are finished ones that were not,
 // it returns what it last was, so call it right after Take.
 func (s *Stream) LowWater() segment.Position {
-	if s.replay || s.ended || !s.taken {
+	if s.replay || s.ended || s.Finished() > 0 {
 		return s.mark
 	}
 
@@ -160,7 +160,7 @@ func (s *Stream) Resume(p segment.Position) error {
 	for _, q := range s.pairer.Processes() {
 		for _, inc := range s.incarnations {
 			if inc.Process != nil && *inc.Process == q.Index {
-				inc.process, s.foreign[q] = q, inc
+				inc.process = q
 			}
 		}
 	}

@@ -158,7 +158,7 @@ func (s *Stream) sum(inc *incarnation, p *pendingRange) {
 		t.checkpoint += p.dur
 		t.checkpoints++
 	case record.Other:
-		if p.word == 1 {
+		if p.backward {
 			t.backwards++
 			t.compute = append(t.compute, iv)
 			t.backward = append(t.backward, iv)

@@ -24,7 +24,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 
 	res := s.pairer.Add(&s.marker.Marker, marker.Place{Segment: s.current, Offset: offset})
 	if res.Over != nil {
-		if inc := s.foreign[res.Over]; inc != nil {
+		if inc := s.foreign(res.Over); inc != nil {
 			s.depart(inc)
 		}
 	}
@@ -34,7 +34,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	}
 
 	if res.Process != nil && !s.replay {
-		if inc := s.foreign[res.Process]; inc != nil {
+		if inc := s.foreign(res.Process); inc != nil {
 			s.revive(inc)
 		}
 	}
@@ -51,6 +51,17 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 	}
 
 	return true
+}
+
+// foreign returns the incarnation of a process that wrote no identity, nil for none.
+func (s *Stream) foreign(p *marker.Process) *incarnation {
+	for _, inc := range s.incarnations {
+		if inc.process == p {
+			return inc
+		}
+	}
+
+	return nil
 }
 
 // beginForeign makes an incarnation of a process that wrote no identity.
@@ -70,7 +81,6 @@ func (s *Stream) beginForeign(p *marker.Process) {
 	s.Learn()
 	inc.join(s.groups)
 	p.Floor = inc.Floor
-	s.foreign[p] = inc
 	s.giveRank(inc)
 }
 
@@ -84,7 +94,7 @@ func (s *Stream) lateStart(p *marker.Process) {
 	s.counts.Late++
 	s.counts.kind(record.Other, record.Other.String()).Emitted++
 	s.counts.lose("", LateRange, 1)
-	if inc := s.foreign[p]; inc != nil {
+	if inc := s.foreign(p); inc != nil {
 		inc.Late = true
 	}
 }
@@ -92,7 +102,7 @@ func (s *Stream) lateStart(p *marker.Process) {
 // complete takes a range all of whose lines have come. The first one that ran on a device
 // tells the process's: TaskD's files say it nowhere else, and a rank has one.
 func (s *Stream) complete(r *marker.Range) {
-	inc := s.foreign[r.Process]
+	inc := s.foreign(r.Process)
 	if inc == nil {
 		return
 	}
@@ -114,7 +124,7 @@ func (s *Stream) complete(r *marker.Range) {
 // hostEnded takes a step whose host window is known and whose device lines are
 // still to come.
 func (s *Stream) hostEnded(r *marker.Range) {
-	inc := s.foreign[r.Process]
+	inc := s.foreign(r.Process)
 	if inc == nil || r.Record.Kind != record.Step || r.HostEnd() == 0 {
 		return
 	}

@@ -169,7 +169,6 @@ func (s *Stream) flushWindow(inc *incarnation) {
 	}
 
 	w.Calls = w.Calls[:0]
-	s.taken = false
 	if w.full() {
 		w.forget(inc.pending)
 	}
