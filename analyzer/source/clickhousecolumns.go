@@ -79,14 +79,7 @@ func (d *database) columns(ctx context.Context, q string, each func([]native.Col
 		return d.explain("connect to", err)
 	}
 
-	stop, err := l.Watch(ctx)
-	if err == nil {
-		err = l.Select(q, "", readSettings, each)
-		stop()
-	}
-
-	// A cancelled query looks like a broken connection; the caller wants the context's reason.
-	if err = native.EndOf(ctx, err); err != nil {
+	if err = l.Select(ctx, q, readSettings, each); err != nil {
 		err = d.explain("read", err)
 	}
 

@@ -90,7 +90,7 @@ func (s *Sink) insert(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 
 	sent, err = s.send(ctx, l, b)
 	if err != nil {
-		return sent, errors.Join(native.EndOf(ctx, err), l.Close())
+		return sent, errors.Join(err, l.Close())
 	}
 
 	if l.Spoilt {
@@ -108,26 +108,22 @@ func (s *Sink) begin(ctx context.Context, b *ship.Batch, query string, settings 
 	l := s.link
 	s.link = nil // until it has carried this insert out
 	for {
-		var err error
-		if l == nil {
+		kept := l != nil
+		if !kept {
+			var err error
 			if l, err = s.dial(ctx); err != nil {
 				return nil, err
 			}
 		}
 
-		stop, err := l.Watch(ctx)
-		if err == nil {
-			err = l.Begin(query, b.Query, settings)
-			stop()
-		}
-
+		err := l.Begin(ctx, query, b.Query, settings)
 		if err == nil {
 			return l, nil
 		}
 
-		err = errors.Join(native.EndOf(ctx, err), l.Close())
+		err = errors.Join(err, l.Close())
 		var exception *clickhouse.Exception
-		if !l.Used || ctx.Err() != nil || errors.As(err, &exception) {
+		if !kept || ctx.Err() != nil || errors.As(err, &exception) {
 			return nil, err
 		}
 
@@ -150,12 +146,7 @@ func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bo
 	}
 
 	table.fill(layout, base, b.Len(), b.Raws.Words)
-	stop, err := l.Watch(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer stop()
-	return true, l.Send(table.encode)
+	return true, l.Send(ctx, table.encode)
 }
 
 // insertHTTP is insert over the HTTP interface, which clickhouse-go speaks. Its columns take slices

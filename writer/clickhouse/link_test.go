@@ -158,7 +158,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	}
 
 	query := insertQuery("`d`.`records`", row.RecordsTable)
-	if err := link.Begin(query, "id-1", clickhouse.Settings{"async_insert": 0, "insert_deduplication_token": "x'y"}); err != nil {
+	if err := link.Begin(ctx, query, "id-1", clickhouse.Settings{"async_insert": 0, "insert_deduplication_token": "x'y"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -169,7 +169,7 @@ func TestLink_CurrentProtocol(t *testing.T) {
 	}
 
 	b.fill(layout, base, batch.Len(), batch.Raws.Words)
-	if err := link.Send(b.encode); err != nil {
+	if err := link.Send(ctx, b.encode); err != nil {
 		t.Fatal(err)
 	}
 
@@ -216,7 +216,7 @@ func TestLink_Exception(t *testing.T) {
 	}
 
 	var exception *clickhouse.Exception
-	if err := link.Begin("INSERT", "id", nil); !errors.As(err, &exception) || exception.Code != 60 || exception.Message != "no" {
+	if err := link.Begin(t.Context(), "INSERT", "id", nil); !errors.As(err, &exception) || exception.Code != 60 || exception.Message != "no" {
 		t.Fatalf("%v", err)
 	}
 

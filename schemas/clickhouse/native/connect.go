@@ -75,14 +75,8 @@ func Dial(ctx context.Context, o *clickhouse.Options) (*Conn, error) {
 		c.packer = compress.NewWriter(compress.LevelZero, compress.LZ4)
 	}
 
-	stop, err := c.Watch(ctx)
-	if err == nil {
-		err = c.hello(o.Auth)
-		stop()
-	}
-
-	if err != nil {
-		return nil, errors.Join(EndOf(ctx, err), c.Close())
+	if err := c.until(ctx, func() error { return c.hello(o.Auth) }); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 
 	return c, nil
@@ -97,24 +91,19 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Watch makes reads and writes fail when ctx ends, until stop is called. A link on
-// which ctx ended meanwhile is of no more use.
-func (c *Conn) Watch(ctx context.Context) (stop func(), err error) {
+// until has do read and write until ctx ends, and names that as the cause of the error that it
+// brings about. A connection on which ctx ended is of no more use.
+func (c *Conn) until(ctx context.Context, do func() error) error {
 	deadline, _ := ctx.Deadline() // zero is none
 	if err := c.conn.SetDeadline(deadline); err != nil {
-		return nil, fmt.Errorf("set deadline: %w", err)
+		return fmt.Errorf("set deadline: %w", err)
 	}
 
-	ended := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // a closed connection fails anyway
-	return func() { c.Spoilt = !ended() }, nil
-}
-
-// EndOf names the end of ctx as the cause of an error that it brought about.
-func EndOf(ctx context.Context, err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		if cause := ctx.Err(); cause != nil {
-			return fmt.Errorf("%w: %w", cause, err)
-		}
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // a closed connection fails anyway
+	err := do()
+	c.Spoilt = !stop()
+	if cause := ctx.Err(); cause != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w: %w", cause, err)
 	}
 
 	return err

@@ -5,6 +5,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +39,6 @@ const (
 // the connection is not known: it must be closed.
 type Conn struct {
 	Header  []ddl.Column // of the insert that was begun
-	Used    bool         // an insert was carried out on it
 	Spoilt  bool         // its context ended
 	conn    net.Conn
 	reader  *proto.Reader
@@ -56,16 +56,18 @@ func (c *Conn) flush() error {
 
 // Begin sends an INSERT and reads the Header that the server answers with. Settings are numbers
 // (int) or texts; a server refuses one that it does not know.
-func (c *Conn) Begin(query, id string, settings clickhouse.Settings) error {
-	if err := c.query(query, id, settings); err != nil {
-		return err
-	}
+func (c *Conn) Begin(ctx context.Context, query, id string, settings clickhouse.Settings) error {
+	return c.until(ctx, func() error {
+		if err := c.query(query, id, settings); err != nil {
+			return err
+		}
 
-	if err := c.answer(true); err != nil {
-		return fmt.Errorf("read header: %w", err)
-	}
+		if err := c.answer(true); err != nil {
+			return fmt.Errorf("read header: %w", err)
+		}
 
-	return nil
+		return nil
+	})
 }
 
 // query sends a query.
@@ -122,28 +124,29 @@ func putSetting(b *proto.Buffer, revision int, name string, value any) {
 // Send sends a block and the empty one behind it, and waits until the server says
 // that the insert is done. block calls put with its bytes, in order, which put does not keep;
 // version is the protocol's.
-func (c *Conn) Send(block func(version int, put func([]byte) error) error) error {
-	err := c.data(block)
-	if err == nil {
-		err = c.data(nil)
-	}
-
-	if err != nil {
-		// A server that refuses says why before it closes.
-		var why *clickhouse.Exception
-		if errors.As(c.answer(false), &why) {
-			return why
+func (c *Conn) Send(ctx context.Context, block func(version int, put func([]byte) error) error) error {
+	return c.until(ctx, func() error {
+		err := c.data(block)
+		if err == nil {
+			err = c.data(nil)
 		}
 
-		return fmt.Errorf("send block: %w", err)
-	}
+		if err != nil {
+			// A server that refuses says why before it closes.
+			var why *clickhouse.Exception
+			if errors.As(c.answer(false), &why) {
+				return why
+			}
 
-	if err := c.answer(false); err != nil {
-		return fmt.Errorf("read answer: %w", err)
-	}
+			return fmt.Errorf("send block: %w", err)
+		}
 
-	c.Used = true
-	return nil
+		if err := c.answer(false); err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+
+		return nil
+	})
 }
 
 // data sends one packet of data, nil the empty block, and all that waits before it. Only what

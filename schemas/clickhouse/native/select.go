@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,23 +34,25 @@ func (c *Column) List(row int) (from, to int64) {
 // block that comes. Integers up to 64 bits, String, LowCardinality(String), Array(String) and
 // Array(Array(UInt32)) can be read.
 // Of Texts neighbours that are the same word are the same string.
-func (c *Conn) Select(query, id string, settings clickhouse.Settings, each func(columns []Column, rows int) error) error {
-	if err := c.query(query, id, settings); err != nil {
-		return err
-	}
+func (c *Conn) Select(ctx context.Context, query string, settings clickhouse.Settings, each func(columns []Column, rows int) error) error {
+	return c.until(ctx, func() error {
+		if err := c.query(query, "", settings); err != nil {
+			return err
+		}
 
-	s := selection{each: each}
-	ended, err := c.packets("a query", func() (bool, error) { return false, s.read(c.reader, c.version) })
-	if ended {
-		return nil
-	}
+		s := selection{each: each}
+		ended, err := c.packets("a query", func() (bool, error) { return false, s.read(c.reader, c.version) })
+		if ended {
+			return nil
+		}
 
-	var refused *clickhouse.Exception
-	if errors.As(err, &refused) {
-		return refused
-	}
+		var refused *clickhouse.Exception
+		if errors.As(err, &refused) {
+			return refused
+		}
 
-	return fmt.Errorf("read answer: %w", err)
+		return fmt.Errorf("read answer: %w", err)
+	})
 }
 
 // selection is what the blocks of one answer are read into.
