@@ -2,10 +2,8 @@ package parquet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -176,17 +174,8 @@ func appendRows[T any](to *[]T, path string) error {
 // replace writes the rows as one file and removes those that it replaces. The file is named by
 // what it replaces: one that a crash left is written over by the same rows.
 func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
-	list, err := json.Marshal(names)
-	if err != nil {
-		return err
-	}
-
 	name := layout.CompactedPrefix + record.HashID(names...).String() + layout.Suffix
-	err = s.writeFile(folder, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
-		meta[layout.ReplacesKey] = string(list)
-		return s.writers.write(w, b, meta)
-	})
-	if err != nil {
+	if err := s.writeFile(folder, name, b, names); err != nil {
 		return err
 	}
 

@@ -144,11 +144,7 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 		return classify("store ranks", s.insertRanks(f.path, b.Ranks))
 	}
 
-	name := b.ID.String() + layout.Suffix
-	err := s.writeFile(f.path, name, rangesOf(b), func(w io.Writer, meta map[string]string) error {
-		return s.writers.write(w, b, meta)
-	})
-	if err != nil {
+	if err := s.writeFile(f.path, b.ID.String()+layout.Suffix, b, nil); err != nil {
 		return classify("store "+b.Table, err)
 	}
 
@@ -177,10 +173,7 @@ func (s *Sink) insertRanks(folder string, ranks []row.Rank) error {
 
 		one := &ship.Batch{Table: row.RanksTable, Job: ranks[i].Job}
 		one.Ranks = ranks[i : i+1]
-		err = s.writeFile(folder, name, nil, func(w io.Writer, meta map[string]string) error {
-			return s.writers.write(w, one, meta)
-		})
-		if err != nil {
+		if err := s.writeFile(folder, name, one, nil); err != nil {
 			return err
 		}
 	}
@@ -236,21 +229,25 @@ func (s *Sink) makeFolder(folder string) error {
 	return nil
 }
 
-// writeFile makes a file appear in a folder, complete and durable. An error after which the name
-// is there is in doubt: the rename was done, and perhaps not synced.
-func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(io.Writer, map[string]string) error) error {
+// writeFile makes a file of a batch appear in a folder, complete and durable; replaces are the files
+// that it stands for, as its footer says. An error after which the name is there is in doubt: the
+// rename was done, and perhaps not synced.
+func (s *Sink) writeFile(folder, name string, b *ship.Batch, replaces []string) error {
 	meta := map[string]string{layout.SchemaKey: layout.SchemaVersion}
-	if ranges != nil {
-		keys, err := json.Marshal(ranges)
-		if err != nil {
+	if b.Table != row.RanksTable { // of which a file's name tells what it holds
+		if err := note(meta, layout.KeysKey, rangesOf(b)); err != nil {
 			return err
 		}
+	}
 
-		meta[layout.KeysKey] = string(keys)
+	if replaces != nil {
+		if err := note(meta, layout.ReplacesKey, replaces); err != nil {
+			return err
+		}
 	}
 
 	path := filepath.Join(folder, name)
-	err := keep.Replace(path, 0o644, func(w io.Writer) error { return write(w, meta) })
+	err := keep.Replace(path, 0o644, func(w io.Writer) error { return s.writers.write(w, b, meta) })
 	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
 		clear(s.made)
 	}
@@ -261,6 +258,13 @@ func (s *Sink) writeFile(folder, name string, ranges []layout.Range, write func(
 		return e
 	}
 
+	return err
+}
+
+// note puts a value into a footer, as JSON.
+func note(meta map[string]string, key string, v any) error {
+	text, err := json.Marshal(v)
+	meta[key] = string(text)
 	return err
 }
 
