@@ -272,7 +272,7 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	entries := s.accounts
 	s.accounts, s.accountsAt = nil, now()
 	// Entries of one batch id are new by construction: nothing to look up.
-	for _, b := range new(buffers).cut([]part{{stream: NewStream("ledger"), rows: &row.Rows{Ledger: entries}}}, s.o.BatchRows) {
+	for _, b := range Cut(&row.Rows{Ledger: entries}) {
 		if err := s.insert(ctx, b); err != nil {
 			return err
 		}
