@@ -404,13 +404,13 @@ func shardAdded(t *testing.T, b *bed) {
 // TestNetworkCut: two replicas reach ZooKeeper and not each other. Rows have one copy, and
 // the other replica takes none of which it does not know whether the first has them.
 func TestNetworkCut(t *testing.T) {
-	if !chtest.InNetwork(t) {
+	if !inNetwork(t) {
 		return
 	}
 
-	c := chtest.StartSeparate(t, 1, 2)
+	c := startSeparate(t, 1, 2)
 	b := lay(t, c)
-	c.Cut(true)
+	part(t, c, true)
 	if r := b.must(t, b.Store(0, b.database)); r.Stored() == 0 || r.Singles == 0 {
 		t.Errorf("a pass with the replicas apart: %v", r)
 	}
@@ -420,7 +420,7 @@ func TestNetworkCut(t *testing.T) {
 		t.Errorf("a pass into the other replica: %v, %v", r, err)
 	}
 
-	c.Cut(false)
+	part(t, c, false)
 	b.nothing(t, second, 8<<20)
 	b.whole(t)
 }

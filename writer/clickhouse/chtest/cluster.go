@@ -29,12 +29,12 @@ const small = "<background_pool_size>4</background_pool_size><background_schedul
 
 // StartCluster starts ZooKeeper and shards × replicas servers on loopback.
 func StartCluster(t testing.TB, shards, replicas int) *Cluster {
-	return startCluster(t, shards, replicas, func(int) (string, []string) { return "127.0.0.1", nil })
+	return StartClusterAt(t, shards, replicas, func(int) (string, []string) { return "127.0.0.1", nil })
 }
 
-// startCluster starts a cluster whose n-th process (0 is ZooKeeper) has the address and is
+// StartClusterAt starts a cluster whose n-th process (0 is ZooKeeper) has the address and is
 // run by the command that place says.
-func startCluster(t testing.TB, shards, replicas int, place func(n int) (string, []string)) *Cluster {
+func StartClusterAt(t testing.TB, shards, replicas int, place func(n int) (string, []string)) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, place: place}
 	host, wrap := place(0)

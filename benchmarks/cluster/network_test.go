@@ -1,4 +1,6 @@
-package chtest
+//go:build cluster
+
+package cluster
 
 import (
 	"fmt"
@@ -6,11 +8,13 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
-// InNetwork runs the calling test once more in a network namespace of its own and returns
+// inNetwork runs the calling test once more in a network namespace of its own and returns
 // true there; to the test that called it first it tells how that went, and returns false.
-func InNetwork(t *testing.T) bool {
+func inNetwork(t *testing.T) bool {
 	t.Helper()
 	const inside = "LAGGARD_TEST_NETWORK"
 	if os.Getenv(inside) != "" {
@@ -28,12 +32,12 @@ func InNetwork(t *testing.T) bool {
 	return false
 }
 
-// StartSeparate is StartCluster within InNetwork: each process has a network namespace of its own,
-// joined by a bridge.
-func StartSeparate(t testing.TB, shards, replicas int) *Cluster {
+// startSeparate is chtest.StartCluster within inNetwork: each process has a network namespace of
+// its own, joined by a bridge.
+func startSeparate(t *testing.T, shards, replicas int) *chtest.Cluster {
 	t.Helper()
 	run(t, "ip link set lo up", "ip link add br0 type bridge", "ip addr add 10.9.0.1/24 dev br0", "ip link set br0 up")
-	return startCluster(t, shards, replicas, func(n int) (string, []string) {
+	return chtest.StartClusterAt(t, shards, replicas, func(n int) (string, []string) {
 		name, host := fmt.Sprintf("laggard-%d-%d", os.Getpid(), n), fmt.Sprintf("10.9.0.%d", n+2)
 		run(t, "ip netns add "+name)
 		t.Cleanup(func() { run(t, "ip netns del "+name) })
@@ -43,17 +47,17 @@ func StartSeparate(t testing.TB, shards, replicas int) *Cluster {
 	})
 }
 
-// Cut parts all servers of StartSeparate from each other, or joins them again; ZooKeeper and the
+// part parts all servers of startSeparate from each other, or joins them again; ZooKeeper and the
 // test reach each of them.
-func (c *Cluster) Cut(on bool) {
-	c.t.Helper()
+func part(t *testing.T, c *chtest.Cluster, on bool) {
+	t.Helper()
 	for n := range c.All() {
-		run(c.t, fmt.Sprintf("bridge link set dev v%d isolated %s", n+1, map[bool]string{true: "on", false: "off"}[on]))
+		run(t, fmt.Sprintf("bridge link set dev v%d isolated %s", n+1, map[bool]string{true: "on", false: "off"}[on]))
 	}
 }
 
 // run runs commands.
-func run(t testing.TB, lines ...string) {
+func run(t *testing.T, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		words := strings.Fields(line)
