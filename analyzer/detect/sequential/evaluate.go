@@ -296,7 +296,7 @@ func (t *Test) evaluateLanes(r int) {
 			continue
 		}
 
-		slow, n, start := 0, 0, l
+		slow, n := 0, 0
 		for k := 1; k <= l; k++ {
 			x := t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
 			if x != x {
@@ -315,7 +315,7 @@ func (t *Test) evaluateLanes(r int) {
 
 		if t.lanePasses[r] == 0 && t.phase[r] == ok {
 			t.detected[r] = t.label(t.count - 1)
-			t.since[r], t.sinceAt[r] = t.label(t.count-start*threshold.BlockSteps), int32(t.count-start*threshold.BlockSteps)
+			t.sinceBlock(r, l, from)
 		}
 
 		t.z[r], t.effect[r] = float32(z), float32(m)
@@ -329,6 +329,22 @@ func (t *Test) evaluateLanes(r int) {
 	}
 
 	t.lanePasses[r] = 0
+}
+
+// sinceBlock lets the slow time of unit r begin with the last k blocks, and with those before that were slow by
+// themselves as well: who was so from its first step on is another kind of device, not one that got slow.
+func (t *Test) sinceBlock(r, k int, from float32) {
+	known := min(int(t.block[r]), maxBlocks)
+	for k < known && t.blocks[r*maxBlocks+(int(t.block[r])-k-1)%maxBlocks] > from {
+		k++
+	}
+
+	at := t.count - k*threshold.BlockSteps
+	if k == int(t.block[r]) {
+		at = int(t.first[r])
+	}
+
+	t.since[r], t.sinceAt[r] = t.label(at), int32(at)
 }
 
 // comesAndGoes reports whether single steps of unit r, where noise lets them show its
