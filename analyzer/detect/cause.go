@@ -9,22 +9,21 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// describe makes the finding on one candidate: the cause that covers what its
+// describe is what a verdict says of one candidate: the cause that covers what its
 // peers wait for, and the numbers behind it.
-func (e *Engine) describe(c *candidate, all []candidate) finding {
+func (e *Engine) describe(c *candidate, all []candidate) verdict.Node {
 	culprit := map[int]bool{}
 	for i := range all {
 		culprit[all[i].row] = true
 	}
 
 	skip := func(r int) bool { return culprit[r] }
-	f := finding{Cause: e.cause(c, skip), Confidence: e.confidence(c)}
-	byOwn := e.ownTells(c, f.Cause, skip)
-	f.Slowdown = e.slowdown(c, byOwn, skip)
-	f.Slowdown, f.Confidence = robust.Finite(f.Slowdown, 1), robust.Finite(f.Confidence, 0.5)
-	f.Evidence = e.evidence(c, skip)
-	f.Detail = e.sentence(c, &f, byOwn)
-	return f
+	n := verdict.Node{Node: e.nodeOf(c.row), Ranks: []int{e.layout.Ranks[c.row]}, SinceStep: c.since, DetectedStep: c.detected, Cause: e.cause(c, skip)}
+	byOwn := e.ownTells(c, n.Cause, skip)
+	n.Slowdown, n.Confidence = robust.Finite(e.slowdown(c, byOwn, skip), 1), robust.Finite(e.confidence(c), 0.5)
+	n.Evidence = e.evidence(c, skip)
+	n.Detail = e.sentence(c, &n, byOwn)
+	return n
 }
 
 // cause applies the table of causes: the one whose excess covers most, and at

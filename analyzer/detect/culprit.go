@@ -97,7 +97,7 @@ func (e *Engine) corroborated(r int) bool {
 
 // accused reports whether a rank was accused in this episode of a signal.
 func (e *Engine) accused(s signal, r int) bool {
-	_, known := e.cases[caseKey{s, r}]
+	_, known := e.cases[s][r]
 	return known
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/replay"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // signal is what a rank is judged by.
@@ -87,11 +88,11 @@ type Engine struct {
 	graph     *replay.Graph
 	costs     *cost.Book
 	marks     []mark
-	history   []past  // confirmed and ended episodes, bounded
-	events    []event // transients, bounded
+	history   []verdict.Node // of ranks whose confirmed episodes ended, bounded
+	events    []event        // transients, bounded
 	carried   map[string]carry
 	inGroup   [frame.MetricCount][]int32 // row → group of the dimension, made on demand
-	cases     map[caseKey]finding
+	cases     [signals]map[int]verdict.Node // row → what is said of it, while it is slow in the signal
 	home      []int32   // of each role the node that has most of it, -1 where peers elsewhere tell
 	residents [][]int32 // the rows of each role on it, or all
 	aloneV    []float32
@@ -102,15 +103,6 @@ type Engine struct {
 	buf   []float32
 	over  [signals][]sequential.Episode // ended in the step at hand
 	leads [2][]bool                     // of compute and own: of whom the step at hand can tell
-}
-
-// past is a confirmed episode that ended.
-type past struct {
-	Node, Device           string
-	Rank                   int
-	Signal                 signal
-	Since, Detected, Until int64
-	Case                   finding // what was known when it was last slow
 }
 
 // event is a transient.
@@ -126,15 +118,11 @@ type event struct {
 
 // carry is the suspicion that a node takes along when ranks are mapped anew.
 type carry struct {
-	Signal          signal
-	Since, Detected int64
-	Degraded        bool
-	Judged          bool // its new ranks turned out slow as well
-	Effect          float64
-	Rank            int
-	Until           int64
-	At              int // analysed steps when it was left
-	Case            finding
+	Signal   signal
+	Degraded bool
+	Judged   bool // its new ranks turned out slow as well
+	At       int  // analysed steps when it was left
+	Case     verdict.Node
 }
 
 // bounds of what is kept for a job's whole life.
@@ -145,7 +133,8 @@ const (
 
 // New returns an engine for a job with that layout.
 func New(cfg Config, layout *frame.Layout) *Engine {
-	e := &Engine{cfg: cfg, costs: cost.New(), carried: map[string]carry{}, cases: map[caseKey]finding{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
+	e := &Engine{cfg: cfg, costs: cost.New(), carried: map[string]carry{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
+	e.closeCases()
 	e.setLayout(layout)
 	return e
 }

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
@@ -12,79 +13,69 @@ import (
 // saving is the signal of checkpoints: it has no track, only saves.
 const saving = signals
 
-// finding is what a verdict says of a slow rank: it is made while the rank is
-// slow and kept for when it has recovered.
-type finding struct {
-	Cause      string
-	Slowdown   float64
-	Impact     float64 // at least
-	Most       float64 // at most
-	Confidence float64
-	Evidence   []verdict.Evidence
-	Detail     string
+// plain reports whether what was said of a rank is told when it is over and nobody can check it any more: by how
+// much longer the rank took, and how clearly.
+func (e *Engine) plain(n *verdict.Node) bool {
+	return n.Slowdown-1 >= sequential.LongShare*e.cfg.MinEffect && slices.ContainsFunc(n.Evidence, func(x verdict.Evidence) bool { return x.Z >= overAlarm })
 }
 
-// plain reports whether a finding is told when it is over and nobody can check it any more: by how much longer
-// the rank took, and how clearly.
-func (f *finding) plain(cfg *Config) bool {
-	return f.Slowdown-1 >= sequential.LongShare*cfg.MinEffect && slices.ContainsFunc(f.Evidence, func(x verdict.Evidence) bool { return x.Z >= overAlarm })
-}
-
-type caseKey struct {
-	Signal signal
-	Row    int
+// closeCases forgets what is said of rows.
+func (e *Engine) closeCases() {
+	for s := range e.cases {
+		e.cases[s] = map[int]verdict.Node{}
+	}
 }
 
 // nodeOf is the name of the node on which the row runs now.
 func (e *Engine) nodeOf(row int) string { return e.layout.NodeOf(row) }
 
-// remember keeps a confirmed episode that ended.
-func (e *Engine) remember(p past) {
+// remember keeps what was said of a rank whose confirmed episode ended.
+func (e *Engine) remember(n verdict.Node) {
 	if len(e.history) >= maxHistory {
 		e.history = e.history[1:]
 	}
 
-	e.history = append(e.history, p)
+	n.State = verdict.Recovered
+	e.history = append(e.history, n)
 }
 
 // savesEnded keeps what was known of a rank whose slow saves have ended.
 func (e *Engine) savesEnded(r int) {
 	x := e.saver.Slow(r)
-	c := candidate{row: r, main: saving, effect: x.Effect, z: x.Z}
+	c := candidate{row: r, main: saving, effect: x.Effect, z: x.Z, since: x.Since, detected: x.Detected}
 	c.has[saving] = true
-	f := e.describe(&c, nil)
-	f.Impact, f.Most = e.saver.Cost(e.nodeOf(r), e.now())
-	e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: saving,
-		Since: x.Since, Detected: x.Detected, Until: x.Until, Case: f})
+	n := e.describe(&c, nil)
+	n.JobImpact, n.JobImpactMax = e.saver.Cost(n.Node, e.now())
+	n.UntilStep = x.Until
+	e.remember(n)
 }
 
 // ended files an episode of rank ep.unit: a condition that is over, an event, or
 // nothing anybody could check.
 func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 	r := ep.Unit
-	key := caseKey{s, r}
-	known, accused := e.cases[key]
-	delete(e.cases, key)
+	known, accused := e.cases[s][r]
+	delete(e.cases[s], r)
 	if s == own && !e.tracks[compute].Degraded(r) { // it only corroborated
-		delete(e.cases, caseKey{compute, r})
+		delete(e.cases[compute], r)
 	}
 
 	if s == compute && accused && known.Cause == verdict.Compute && c.V[frame.Self] == nil { // it is measured otherwise
 		e.tracks[own].End(r)
-		delete(e.cases, caseKey{own, r})
+		delete(e.cases[own], r)
 	}
 
 	if ep.Confirmed && !accused {
 		return // it was a victim all along, or what it took longer was work
 	}
 
-	if ep.Confirmed && known.plain(&e.cfg) {
+	if ep.Confirmed && e.plain(&known) {
 		if a := e.costs.Closed(e.nodeOf(r), ep.Well); a.Time > 0 {
-			known.Impact, known.Most = a.Bounds()
+			known.JobImpact, known.JobImpactMax = a.Bounds()
 		}
 
-		e.remember(past{Node: e.nodeOf(r), Device: e.layout.Device[r], Rank: e.layout.Ranks[r], Signal: s,
-			Since: ep.Since, Detected: ep.Detected, Until: ep.Until, Case: known})
+		known.Node, known.SinceStep, known.DetectedStep, known.UntilStep = e.nodeOf(r), ep.Since, ep.Detected, ep.Until
+		e.remember(known)
 		return
 	}
 
@@ -149,11 +140,11 @@ func (e *Engine) refresh() {
 	p := e.costs.Settled(faults)
 	for i := range culprits {
 		c := &culprits[i]
-		f := e.describe(c, culprits)
-		f.Impact, f.Most = e.costOf(&p, e.nodeOf(c.row))
+		n := e.describe(c, culprits)
+		n.JobImpact, n.JobImpactMax = e.costOf(&p, n.Node)
 		for s := range signals {
 			if c.has[s] && !e.tracks[s].Recovering(c.row) {
-				e.cases[caseKey{s, c.row}] = f
+				e.cases[s][c.row] = n
 			}
 		}
 	}
@@ -162,15 +153,11 @@ func (e *Engine) refresh() {
 // acquit forgets the cases of those that are as slow as ever, began with a culprit and are no
 // longer accused beside it: they wait for it, and will have recovered from nothing.
 func (e *Engine) acquit(culprits []candidate) {
-	for key := range e.cases {
-		t := e.tracks[key.Signal]
-		if !t.Degraded(key.Row) || t.Recovering(key.Row) || slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == key.Row }) {
-			continue
-		}
-
-		if slices.ContainsFunc(culprits, func(c candidate) bool { return abs(c.sinceAt-t.SinceAt(key.Row)) <= commonSteps }) {
-			delete(e.cases, key)
-		}
+	for s, t := range e.tracks {
+		maps.DeleteFunc(e.cases[s], func(r int, _ verdict.Node) bool {
+			return t.Degraded(r) && !t.Recovering(r) && !slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == r }) &&
+				slices.ContainsFunc(culprits, func(c candidate) bool { return abs(c.sinceAt-t.SinceAt(r)) <= commonSteps })
+		})
 	}
 }
 
@@ -216,10 +203,10 @@ func (e *Engine) carry(l *frame.Layout) {
 			continue
 		}
 
-		f := e.describe(c, culprits)
-		f.Impact, f.Most = e.costOf(&p, node)
-		e.carried[node] = carry{Signal: c.main, Since: c.since, Detected: c.detected, Degraded: true, Effect: c.effect,
-			Rank: old.Ranks[c.row], Until: e.tracks[c.main].Until(c.row), At: e.analysed, Case: f}
+		n := e.describe(c, culprits)
+		n.JobImpact, n.JobImpactMax = e.costOf(&p, node)
+		n.UntilStep = e.tracks[c.main].Until(c.row)
+		e.carried[node] = carry{Signal: c.main, Degraded: true, At: e.analysed, Case: n}
 	}
 
 	for _, s := range []signal{compute, loading} {
@@ -230,12 +217,12 @@ func (e *Engine) carry(l *frame.Layout) {
 				continue
 			}
 
-			e.carried[node] = carry{Signal: s, Since: t.Since(r), Detected: t.Detected(r), Rank: old.Ranks[r], Until: t.Until(r), At: e.analysed}
+			e.carried[node] = carry{Signal: s, At: e.analysed, Case: verdict.Node{SinceStep: t.Since(r), DetectedStep: t.Detected(r)}}
 		}
 	}
 
 	if moved {
-		e.cases = map[caseKey]finding{}
+		e.closeCases()
 	}
 }
 
@@ -257,8 +244,8 @@ func (e *Engine) adopt() {
 		}
 
 		if !e.slowNow(node) {
-			if c.Degraded && c.Case.plain(&e.cfg) {
-				e.remember(past{Node: node, Rank: c.Rank, Signal: c.Signal, Since: c.Since, Detected: c.Detected, Until: c.Until, Case: c.Case})
+			if c.Degraded && e.plain(&c.Case) {
+				e.remember(c.Case)
 			}
 
 			delete(e.carried, node)

@@ -106,13 +106,13 @@ func round6(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 var signalWords = [signals + 1]string{"computes", "spends", "loads data", "saves"}
 
 // sentence says what the numbers say, for a person to check.
-func (e *Engine) sentence(c *candidate, f *finding, byOwn bool) string {
+func (e *Engine) sentence(c *candidate, n *verdict.Node, byOwn bool) string {
 	rank, role := e.layout.Ranks[c.row], ""
 	if g := e.layout.Role[c.row]; g >= 0 {
 		role = e.layout.Roles[g].Name(e.layout.Stages)
 	}
 
-	for _, v := range f.Evidence {
+	for _, v := range n.Evidence {
 		switch {
 		case v.Metric == "fp" && c.has[compute] && !byOwn:
 			return fmt.Sprintf("rank %d takes %.4g s for its forward passes of a step, its peers in %s %.4g s for the same work (%.2f times)", rank, v.Value, role, v.Peers, ratio(v.Value, v.Peers))
@@ -125,7 +125,7 @@ func (e *Engine) sentence(c *candidate, f *finding, byOwn bool) string {
 		}
 	}
 
-	return fmt.Sprintf("rank %d %s %.2f times as long as its peers in %s", rank, signalWords[c.main], f.Slowdown, role)
+	return fmt.Sprintf("rank %d %s %.2f times as long as its peers in %s", rank, signalWords[c.main], n.Slowdown, role)
 }
 
 func ratio(a, b float64) float64 {

@@ -252,7 +252,7 @@ func (e *Engine) passing() []event {
 		}
 
 		for _, p := range e.history {
-			if ev.Signal == own && p.Node != ev.Node && ev.First <= p.Until && p.Since <= ev.Last {
+			if ev.Signal == own && p.Node != ev.Node && ev.First <= p.UntilStep && p.SinceStep <= ev.Last {
 				drop = true
 			}
 		}

@@ -112,23 +112,20 @@ func (e *Engine) suspectNodes(all nodes, culprits []candidate) {
 			continue
 		}
 
-		if slices.ContainsFunc(e.history, func(p past) bool { return p.Node == name }) {
+		if slices.ContainsFunc(e.history, func(p verdict.Node) bool { return p.Node == name }) {
 			continue // that it was degraded says more
 		}
 
-		f := e.describe(&c, append(slices.Clone(culprits), c))
-		f.Impact, f.Most = e.costOf(&p, name)
-		n := all.of(name)
-		if n.State == "" {
-			n.State = verdict.Suspect
-			fillFrom(n, &f)
-			n.Confidence /= 2 // time has not confirmed it
-			n.SinceStep, n.DetectedStep = c.since, c.detected
-		} else {
-			n.Evidence = append(n.Evidence, f.Evidence...)
+		said := e.describe(&c, append(slices.Clone(culprits), c))
+		said.JobImpact, said.JobImpactMax = e.costOf(&p, name)
+		if n := all[name]; n != nil {
+			n.Ranks, n.Evidence = append(n.Ranks, said.Ranks...), append(n.Evidence, said.Evidence...)
 			n.SinceStep, n.DetectedStep = min(n.SinceStep, c.since), min(n.DetectedStep, c.detected)
+			continue
 		}
 
-		n.Ranks = append(n.Ranks, e.layout.Ranks[c.row])
+		n := all.repeat(said)
+		n.State = verdict.Suspect
+		n.Confidence /= 2 // time has not confirmed it
 	}
 }

@@ -55,6 +55,14 @@ func (all nodes) of(name string) *verdict.Node {
 	return all[name]
 }
 
+// repeat enters what was said of a node before.
+func (all nodes) repeat(said verdict.Node) *verdict.Node {
+	n := all.of(said.Node)
+	said.Ranks, said.Evidence = append(n.Ranks, said.Ranks...), append(n.Evidence, said.Evidence...)
+	*n = said
+	return n
+}
+
 // fillNodes makes one entry a node: active first, then intermittent, then those
 // that recovered or were left behind by a new mapping.
 func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
@@ -65,7 +73,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 	e.intermittentNodes(all)
 	for name, c := range e.carried {
 		if c.Degraded && all[name] == nil {
-			e.leftBehind(all.of(name), name, c)
+			e.leftBehind(all.repeat(c.Case), c.At)
 		}
 	}
 
@@ -74,6 +82,7 @@ func (e *Engine) fillNodes(v *verdict.Verdict, culprits []candidate) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		n := all[name]
 		slices.Sort(n.Ranks)
+		n.Ranks = slices.Compact(n.Ranks) // one may have recovered several times
 		n.Devices = e.devices(name)
 		n.Slowdown = math.Round(n.Slowdown*1e3) / 1e3
 		n.Evidence = n.Evidence[:min(len(n.Evidence), maxEvidence)]
@@ -105,7 +114,7 @@ func (e *Engine) degradedNodes(all nodes, culprits []candidate) {
 		begun[name] = append(begun[name], [2]int64{c.detected, c.since})
 		n.DetectedStep, n.SinceStep = when(begun[name], c.onlyOwn())
 		if met && (carried.Degraded || carried.Judged) {
-			n.SinceStep, n.DetectedStep = carried.Since, carried.Detected
+			n.SinceStep, n.DetectedStep = carried.Case.SinceStep, carried.Case.DetectedStep
 		}
 
 		n.Confidence = max(n.Confidence, f.Confidence)
@@ -121,19 +130,11 @@ func (e *Engine) degradedNodes(all nodes, culprits []candidate) {
 func (e *Engine) recoveredNodes(all nodes) {
 	for _, p := range slices.Backward(e.history) {
 		n := all[p.Node]
-		if n != nil && n.State != verdict.Recovered {
-			continue
-		}
-
-		if n == nil {
-			n = all.of(p.Node)
-			n.State = verdict.Recovered
-			fillFrom(n, &p.Case)
-			n.SinceStep, n.DetectedStep, n.UntilStep = p.Since, p.Detected, p.Until
-		}
-
-		if !slices.Contains(n.Ranks, p.Rank) {
-			n.Ranks = append(n.Ranks, p.Rank)
+		switch {
+		case n == nil:
+			all.repeat(p)
+		case n.State == verdict.Recovered:
+			n.Ranks = append(n.Ranks, p.Ranks...)
 		}
 	}
 }
@@ -158,24 +159,11 @@ func stateOrder(s string) int {
 	return slices.Index([]string{verdict.Degraded, verdict.Intermittent, verdict.Suspect, verdict.Recovered}, s)
 }
 
-func fillFrom(n *verdict.Node, f *finding) {
-	n.Cause, n.Slowdown, n.Confidence, n.Detail = f.Cause, f.Slowdown, f.Confidence, f.Detail
-	n.JobImpact, n.JobImpactMax = f.Impact, f.Most
-	n.Evidence = append(n.Evidence, f.Evidence...)
-	if n.Cause == "" {
-		n.Cause = verdict.Unattributed
-	}
-}
-
-// leftBehind reports a node whose slowness was not confirmed again: still degraded while it
-// has ranks that the new mapping is too young to tell of, or that are suspect, else recovered.
-func (e *Engine) leftBehind(n *verdict.Node, name string, c carry) {
-	here := e.devices(name) > 0
-	fillFrom(n, &c.Case)
-	n.Ranks = append(n.Ranks, c.Rank)
-	n.SinceStep, n.DetectedStep, n.UntilStep = c.Since, c.Detected, c.Until
+// leftBehind sets the state of a node whose slowness was not confirmed again, left at that many analysed steps: still
+// degraded while it has ranks that the new mapping is too young to tell of, or that are suspect, else recovered.
+func (e *Engine) leftBehind(n *verdict.Node, at int) {
 	n.State = verdict.Recovered
-	if here && (e.analysed-c.At < threshold.MinValid || e.slowNow(name)) {
+	if e.devices(n.Node) > 0 && (e.analysed-at < threshold.MinValid || e.slowNow(n.Node)) {
 		n.State, n.UntilStep = verdict.Degraded, 0
 	}
 }
