@@ -23,7 +23,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	}
 	least, most := 0.0, 0.0
 	if len(faults) > 0 {
-		least, most = p.All.Bounds()
+		least, most = p[""].Bounds()
 	}
 
 	least, most = e.withSaves(least, most, "")
@@ -34,8 +34,8 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 		switch {
 		case n.Cause == verdict.Communication || n.State == verdict.Recovered || n.State == verdict.Suspect:
 		default:
-			lasts := p.Nodes[n.Node].Time > 0
-			if x, y := e.costOf(&p, n.Node); y > 0 || lasts {
+			lasts := p[n.Node].Time > 0
+			if x, y := e.costOf(p, n.Node); y > 0 || lasts {
 				a, b = x, y
 			}
 
@@ -142,8 +142,8 @@ func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
 }
 
 // costOf is what the node costs, the slow saves of its ranks included.
-func (e *Engine) costOf(p *cost.Price, node string) (least, most float64) {
-	least, most = p.Nodes[node].Bounds()
+func (e *Engine) costOf(p map[string]cost.Account, node string) (least, most float64) {
+	least, most = p[node].Bounds()
 	return e.withSaves(least, most, node)
 }
 

@@ -141,7 +141,7 @@ func (e *Engine) refresh() {
 	for i := range culprits {
 		c := &culprits[i]
 		n := e.describe(c, culprits)
-		n.JobImpact, n.JobImpactMax = e.costOf(&p, n.Node)
+		n.JobImpact, n.JobImpactMax = e.costOf(p, n.Node)
 		for s := range signals {
 			if c.has[s] && !e.tracks[s].Recovering(c.row) {
 				e.cases[s][c.row] = n
@@ -204,7 +204,7 @@ func (e *Engine) carry(l *frame.Layout) {
 		}
 
 		n := e.describe(c, culprits)
-		n.JobImpact, n.JobImpactMax = e.costOf(&p, node)
+		n.JobImpact, n.JobImpactMax = e.costOf(p, node)
 		n.UntilStep = e.tracks[c.main].Until(c.row)
 		e.carried[node] = carry{Signal: c.main, Degraded: true, At: e.analysed, Case: n}
 	}

@@ -3,7 +3,6 @@ package detect
 import (
 	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/detect/cost"
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
@@ -65,7 +64,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.reset(l)
 	}
 
-	e.costs.Assign(cost.Job{Layout: l, Graph: e.graph, Recent: e.recent, Tests: e.tracks, Backward: e.backward})
+	e.costs.Assign(l, e.graph, e.recent, e.tracks, e.backward)
 	fresh := func(r int32) bool { return l.Fresh[r] && (!same || old.Incarnation[r] != l.Incarnation[r]) }
 	for _, t := range e.wholes {
 		start(t, l.Replicas, fresh)

@@ -117,7 +117,7 @@ func (e *Engine) suspectNodes(all nodes, culprits []candidate) {
 		}
 
 		said := e.describe(&c, append(slices.Clone(culprits), c))
-		said.JobImpact, said.JobImpactMax = e.costOf(&p, name)
+		said.JobImpact, said.JobImpactMax = e.costOf(p, name)
 		if n := all[name]; n != nil {
 			n.Ranks, n.Evidence = append(n.Ranks, said.Ranks...), append(n.Evidence, said.Evidence...)
 			n.SinceStep, n.DetectedStep = min(n.SinceStep, c.since), min(n.DetectedStep, c.detected)

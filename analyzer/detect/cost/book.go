@@ -10,6 +10,7 @@
 package cost
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
@@ -47,30 +48,19 @@ func (a Account) Bounds() (least, most float64) {
 	return robust.Share(a.Saved, a.Time), robust.Share(a.Most, a.Time)
 }
 
-// Price is what the blamed cost: each node alone, and all together.
-type Price struct {
-	Nodes map[string]Account
-	All   Account
-}
-
-// Job is what steps are replayed from.
-type Job struct {
-	Layout   *frame.Layout
-	Graph    *replay.Graph
-	Recent   *history.Window
-	Tests    [history.Signals]*sequential.Test
-	Backward *residual.Backward
-}
-
 // Book is what the blamed cost so far. A step is settled when it leaves the window,
 // so it is known by then who is to blame for it; those in the window are added when
 // somebody asks.
 type Book struct {
-	Job
+	// What steps are replayed from.
+	layout   *frame.Layout
+	graph    *replay.Graph
+	recent   *history.Window
+	tests    [history.Signals]*sequential.Test
+	backward *residual.Backward
 
 	faults   []Fault
-	accounts map[string]*Account
-	all      Account
+	accounts map[string]Account // by node; "" is all together
 	clock    float64           // seconds of all steps so far
 	spells   map[string]*spell // of nodes that were slow in single steps
 	habits   habits
@@ -88,11 +78,13 @@ type Book struct {
 
 // New returns a book without a job.
 func New() *Book {
-	return &Book{accounts: map[string]*Account{}, spells: map[string]*spell{}, struck: map[int]float64{}}
+	return &Book{accounts: map[string]Account{}, spells: map[string]*spell{}, struck: map[int]float64{}}
 }
 
-// Assign takes another layout; Forget comes with it where rows mean other ranks.
-func (b *Book) Assign(j Job) { b.Job = j }
+// Assign takes another layout, and what follows its steps; Forget comes with it where rows mean other ranks.
+func (b *Book) Assign(l *frame.Layout, g *replay.Graph, recent *history.Window, tests [history.Signals]*sequential.Test, backward *residual.Backward) {
+	b.layout, b.graph, b.recent, b.tests, b.backward = l, g, recent, tests, backward
+}
 
 // Forget closes what is told by rows.
 func (b *Book) Forget() { b.faults, b.habits, b.played = nil, habits{}, [threshold.Window]played{} }
@@ -102,11 +94,11 @@ func (b *Book) Clock() float64 { return b.clock }
 
 // Settle adds the step that is about to leave the window.
 func (b *Book) Settle() {
-	if len(b.faults) == 0 || b.Recent.Count < threshold.Window {
+	if len(b.faults) == 0 || b.recent.Count < threshold.Window {
 		return
 	}
 
-	b.enter(b.Recent.Count-threshold.Window, b.faults, b.account, &b.all)
+	b.enter(b.recent.Count-threshold.Window, b.faults, b.accounts)
 }
 
 // SettleAll adds all steps of the window: rows are about to mean other ranks.
@@ -119,19 +111,9 @@ func (b *Book) SettleAll(faults []Fault) {
 		b.Learn()
 	}
 
-	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count; i++ {
-		b.enter(i, faults, b.account, &b.all)
+	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
+		b.enter(i, faults, b.accounts)
 	}
-}
-
-func (b *Book) account(node string) *Account {
-	a := b.accounts[node]
-	if a == nil {
-		a = &Account{}
-		b.accounts[node] = a
-	}
-
-	return a
 }
 
 // Blame renews who is blamed, and closes the accounts of those who are well again. Who
@@ -150,83 +132,49 @@ func (b *Book) Blame(faults []Fault, recovering, slow func(node string) bool) {
 
 	b.faults = faults
 	for node := range b.accounts {
-		if !of(faults, node) && !slow(node) {
+		if node != "" && !of(faults, node) && !slow(node) {
 			delete(b.accounts, node)
 		}
 	}
 
-	if len(b.accounts) == 0 && len(faults) == 0 {
-		b.all = Account{}
+	if len(b.accounts) == 1 && len(faults) == 0 {
+		delete(b.accounts, "")
 	}
 }
 
 // Settled is Price without the steps in the window, where others are known.
-func (b *Book) Settled(faults []Fault) Price {
+func (b *Book) Settled(faults []Fault) map[string]Account {
 	for _, f := range faults {
-		if a := b.accounts[f.Node]; a == nil || a.Time == 0 {
+		if b.accounts[f.Node].Time == 0 {
 			return b.Price(faults)
 		}
 	}
 
-	return b.entered()
+	return b.accounts
 }
 
-// entered is what was entered so far.
-func (b *Book) entered() Price {
-	p := Price{Nodes: map[string]Account{}, All: b.all}
-	for node, a := range b.accounts {
-		p.Nodes[node] = *a
-	}
-
-	return p
-}
-
-// Price says what the blamed cost by now.
-func (b *Book) Price(faults []Fault) Price {
+// Price says what the blamed cost by now, each node alone, and all together as "".
+func (b *Book) Price(faults []Fault) map[string]Account {
 	if len(faults) == 0 {
-		return Price{All: b.all}
+		return nil
 	}
 
 	defer b.learnedHere()()
-	p := b.entered()
-	open := map[string]*Account{}
-	get := func(node string) *Account {
-		if open[node] == nil {
-			a := p.Nodes[node]
-			open[node] = &a
-		}
-
-		return open[node]
-	}
-	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count; i++ {
-		b.enter(i, faults, get, &p.All)
+	accounts := maps.Clone(b.accounts)
+	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
+		b.enter(i, faults, accounts)
 	}
 
-	for node, a := range open {
-		p.Nodes[node] = *a
-	}
-
-	return p
+	return accounts
 }
 
 // Closed is what a node that is well again cost; it was well in so many last steps.
 func (b *Book) Closed(node string, well int) Account {
 	defer b.learnedHere()()
-	var all, others, own Account
-	if a := b.accounts[node]; a != nil {
-		own = *a
+	accounts := maps.Clone(b.accounts)
+	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count-well; i++ {
+		b.enter(i, b.faults, accounts)
 	}
 
-	of := func(name string) *Account {
-		if name == node {
-			return &own
-		}
-
-		return &others
-	}
-	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count-well; i++ {
-		b.enter(i, b.faults, of, &all)
-	}
-
-	return own
+	return accounts[node]
 }

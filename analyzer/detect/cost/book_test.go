@@ -39,7 +39,7 @@ func newJob(t *testing.T) *job {
 
 	cfg := threshold.Default()
 	j := &job{book: New(), recent: history.New(4), layout: f.Layouts[0], test: sequential.New(&cfg, 4, sequential.Alike(4)), waits: 1}
-	j.book.Assign(Job{Layout: j.layout, Graph: replay.New(j.layout), Recent: j.recent, Tests: [history.Signals]*sequential.Test{j.test, j.test, j.test}})
+	j.book.Assign(j.layout, replay.New(j.layout), j.recent, [history.Signals]*sequential.Test{j.test, j.test, j.test}, nil)
 	return j
 }
 
@@ -95,16 +95,16 @@ func TestBook_CostsWhatTheStepsAreLonger(t *testing.T) {
 		}
 
 		p := j.book.Price(j.blamed(20))
-		least, most := p.Nodes["node-3"].Bounds()
+		least, most := p["node-3"].Bounds()
 		if want := 0.15 / 0.5; !near(least, want) || !near(most, want) {
 			t.Errorf("after %d steps: costs %.4f to %.4f, want %.4f", steps, least, most, want)
 		}
 
-		if got, want := p.Nodes["node-3"].Time, 0.5*float64(steps); !near(got, want) {
+		if got, want := p["node-3"].Time, 0.5*float64(steps); !near(got, want) {
 			t.Errorf("of %.2f s, want %.2f", got, want)
 		}
 
-		if all, _ := p.All.Bounds(); !near(all, least) {
+		if all, _ := p[""].Bounds(); !near(all, least) {
 			t.Errorf("all together %.4f, the only one %.4f", all, least)
 		}
 	}
@@ -118,7 +118,7 @@ func TestBook_NoMoreThanTheOthersWait(t *testing.T) {
 		j.step(1.5)
 	}
 
-	least, _ := j.book.Price(j.blamed(0)).All.Bounds()
+	least, _ := j.book.Price(j.blamed(0))[""].Bounds()
 	if want := (0.05 + 0.2*0.15) / 0.5; !near(least, want) {
 		t.Errorf("costs %.4f, want %.4f", least, want)
 	}
@@ -135,7 +135,7 @@ func TestBook_WaitsThatNobodyRecords(t *testing.T) {
 	}
 
 	j.book.Learn()
-	least, most := j.book.Price(j.blamed(0)).All.Bounds()
+	least, most := j.book.Price(j.blamed(0))[""].Bounds()
 	if want := 0.15 / 0.5; !near(least, want) || !near(most, want) {
 		t.Errorf("costs %.4f to %.4f, want %.4f", least, most, want)
 	}
@@ -158,9 +158,9 @@ func TestBook_ClosesAccounts(t *testing.T) {
 	}
 
 	// How slow it was in a step is told by the steps about it: a step or two at the end are wrong.
-	saved := func(a *Account) bool { return math.Abs(a.Saved-0.15*2*threshold.Window) <= 2*0.15 }
+	saved := func(a Account) bool { return math.Abs(a.Saved-0.15*2*threshold.Window) <= 2*0.15 }
 	a := j.book.accounts["node-3"]
-	if a == nil || !near(a.Time, 0.5*2*threshold.Window) || !saved(a) {
+	if !near(a.Time, 0.5*2*threshold.Window) || !saved(a) {
 		t.Fatalf("account %+v of a node that recovers", a)
 	}
 
@@ -168,13 +168,13 @@ func TestBook_ClosesAccounts(t *testing.T) {
 		j.step(1)
 	}
 
-	if !near(a.Time, (0.5*2+0.35)*threshold.Window) || !saved(a) {
+	if a = j.book.accounts["node-3"]; !near(a.Time, (0.5*2+0.35)*threshold.Window) || !saved(a) {
 		t.Errorf("account %+v after steps that cost nothing", a)
 	}
 
 	j.book.Blame(nil, never, never)
-	if len(j.book.accounts) > 0 || j.book.all != (Account{}) {
-		t.Errorf("accounts %v, all %v of nobody", j.book.accounts, j.book.all)
+	if len(j.book.accounts) > 0 {
+		t.Errorf("accounts %v of nobody", j.book.accounts)
 	}
 }
 

@@ -19,36 +19,36 @@ const spikeStep = 1.01
 // seconds, usual ones take usual. One that isn't longer than others cost nothing, and only
 // the lane that was through last can have cost it.
 func (b *Book) EnterSpikes(t, usual float64, tell [history.Signals]bool, slow func(row int) bool) {
-	i := b.Recent.Count - 1
-	span := b.Recent.Spans[i%threshold.Window]
+	i := b.recent.Count - 1
+	span := b.recent.Spans[i%threshold.Window]
 	b.clock += span
 	if len(b.faults) > 0 && b.Learned() {
 		b.play(i, true)
 	}
 
-	if b.Graph.Known() && t < spikeStep*usual || b.Recent.Count <= threshold.Window || !b.Learned() {
+	if b.graph.Known() && t < spikeStep*usual || b.recent.Count <= threshold.Window || !b.Learned() {
 		return
 	}
 
 	b.play(i, true)
 	seen := map[int32]bool{}
 	for _, r := range b.throughLast() {
-		n := b.Layout.Node[r]
+		n := b.layout.Node[r]
 		if n < 0 || seen[n] || !slow(int(r)) {
 			continue
 		}
 
 		seen[n] = true
 		b.charged = b.charged[:0]
-		for k := range b.Layout.Node {
-			if b.Layout.Node[k] == n && slow(k) {
+		for k := range b.layout.Node {
+			if b.layout.Node[k] == n && slow(k) {
 				b.charged = append(b.charged, Fault{Row: k, Spiky: true, Has: tell})
 			}
 		}
 
 		b.recall(i)
 		saved, most := b.without(i, b.charged, t)
-		node := b.Layout.Nodes[n]
+		node := b.layout.Nodes[n]
 		s := b.spells[node]
 		if s == nil {
 			s = &spell{Since: b.clock - span}
@@ -62,8 +62,8 @@ func (b *Book) EnterSpikes(t, usual float64, tell [history.Signals]bool, slow fu
 // throughLast are the rows of the lane that was through last in the step that was played;
 // all of them where it isn't known who waits for whom.
 func (b *Book) throughLast() []int32 {
-	if !b.Graph.Known() {
-		return b.Graph.All()
+	if !b.graph.Known() {
+		return b.graph.All()
 	}
 
 	last := 0
@@ -73,7 +73,7 @@ func (b *Book) throughLast() []int32 {
 		}
 	}
 
-	return b.Graph.Rows(last)
+	return b.graph.Rows(last)
 }
 
 // CameAndWent is the cost of a node's slow steps as a share of the time since the first;

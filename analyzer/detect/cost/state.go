@@ -9,7 +9,7 @@ import (
 // State is what a later step asks of earlier ones.
 func (b *Book) State() state.Fields {
 	return state.Fields{
-		"faults": state.Grows(&b.faults), "accounts": &b.accounts, "all": &b.all, "clock": &b.clock, "spells": &b.spells,
+		"faults": state.Grows(&b.faults), "accounts": &b.accounts, "clock": &b.clock, "spells": &b.spells,
 		"habits": &b.habits, "played": &b.played,
 	}
 }
@@ -18,15 +18,15 @@ func (b *Book) State() state.Fields {
 // from.
 func (b *Book) Check() error {
 	for _, f := range b.faults {
-		if f.Row < 0 || f.Row >= len(b.Layout.Role) || b.Layout.Role[f.Row] < 0 {
+		if f.Row < 0 || f.Row >= len(b.layout.Role) || b.layout.Role[f.Row] < 0 {
 			return fmt.Errorf("book: a fault of row %d", f.Row)
 		}
 	}
 
 	for i := range b.played {
 		p := &b.played[i]
-		if p.At != 0 && (len(p.Ends) != b.Graph.Lanes() || len(p.Plain) != b.Graph.Lanes() || len(p.Usual) != len(b.Graph.Usual())) {
-			return fmt.Errorf("book: a step of %d lanes, want %d", len(p.Ends), b.Graph.Lanes())
+		if p.At != 0 && (len(p.Ends) != b.graph.Lanes() || len(p.Plain) != b.graph.Lanes() || len(p.Usual) != len(b.graph.Usual())) {
+			return fmt.Errorf("book: a step of %d lanes, want %d", len(p.Ends), b.graph.Lanes())
 		}
 	}
 

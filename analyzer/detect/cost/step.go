@@ -13,7 +13,7 @@ import (
 
 // enter plays the i-th analysed step with and without the faults that had begun,
 // and enters what each node and all together would have saved.
-func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *Account) {
+func (b *Book) enter(i int, faults []Fault, accounts map[string]Account) {
 	b.charged = b.charged[:0]
 	for k := range faults {
 		if faults[k].From <= i {
@@ -21,7 +21,7 @@ func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *
 		}
 	}
 
-	t := float64(b.Recent.Times[i%threshold.Window])
+	t := float64(b.recent.Times[i%threshold.Window])
 	if len(b.charged) == 0 || !(t > 0) {
 		return
 	}
@@ -36,21 +36,22 @@ func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *
 
 		return a.Row - b.Row
 	})
-	span, steps := b.Recent.Spans[i%threshold.Window], float64(b.Recent.Steps[i%threshold.Window])
+	span, steps := b.recent.Spans[i%threshold.Window], float64(b.recent.Steps[i%threshold.Window])
 	b.play(i, false)
 	b.recall(i)
-	charge := func(a *Account, part []Fault) {
+	charge := func(name string, part []Fault) {
+		a := accounts[name]
 		// What was measured stays until it is measured otherwise: forward passes alone tell less than own time did.
-		own := b.Recent.Place[history.Own][i%threshold.Window] > 0
-		if a.Own && !own || slices.ContainsFunc(part, func(f Fault) bool { return !f.Slight && !b.shows(i, &f) }) {
-			return
+		own := b.recent.Place[history.Own][i%threshold.Window] > 0
+		if (own || !a.Own) && !slices.ContainsFunc(part, func(f Fault) bool { return !f.Slight && !b.shows(i, &f) }) {
+			saved, most := b.without(i, part, t)
+			a.Own = a.Own || own
+			a.Time += span
+			a.Saved += steps * saved
+			a.Most += steps * most
 		}
 
-		a.Own = a.Own || own
-		saved, most := b.without(i, part, t)
-		a.Time += span
-		a.Saved += steps * saved
-		a.Most += steps * most
+		accounts[name] = a
 	}
 	for from := 0; from < len(b.charged); {
 		to := from + 1
@@ -58,11 +59,11 @@ func (b *Book) enter(i int, faults []Fault, of func(node string) *Account, all *
 			to++
 		}
 
-		charge(of(b.charged[from].Node), b.charged[from:to])
+		charge(b.charged[from].Node, b.charged[from:to])
 		from = to
 	}
 
-	charge(all, b.charged)
+	charge("", b.charged)
 }
 
 // shows reports whether the i-th step was recorded well enough to tell a fault.
@@ -72,7 +73,7 @@ func (b *Book) shows(i int, f *Fault) bool {
 	}
 
 	for s, has := range f.Has {
-		if has && b.Recent.Place[s][i%threshold.Window] > 0 {
+		if has && b.recent.Place[s][i%threshold.Window] > 0 {
 			return true
 		}
 	}
@@ -83,7 +84,7 @@ func (b *Book) shows(i int, f *Fault) bool {
 // measured reports whether the work of a row was recorded in the i-th step.
 func (b *Book) measured(i, row int) bool {
 	return slices.ContainsFunc([]frame.Metric{frame.Self, frame.FP}, func(m frame.Metric) bool {
-		v := b.Recent.At(m, i)
+		v := b.recent.At(m, i)
 		return v != nil && v[row] == v[row]
 	})
 }
@@ -100,29 +101,29 @@ func (b *Book) play(i int, keep bool) {
 	p := &b.played[i%threshold.Window]
 	if p.At == i+1 {
 		b.ends, b.plain = append(b.ends[:0], p.Ends...), append(b.plain[:0], p.Plain...)
-		copy(b.Graph.Usual(), p.Usual)
+		copy(b.graph.Usual(), p.Usual)
 		return
 	}
 
-	b.stepWork(i, b.Graph.All(), false)
-	b.Graph.Learn(&b.did)
+	b.stepWork(i, b.graph.All(), false)
+	b.graph.Learn(&b.did)
 	b.ends = b.ends[:0]
-	for k := range b.Graph.Lanes() {
-		b.ends = append(b.ends, b.Graph.End(k, &b.did))
+	for k := range b.graph.Lanes() {
+		b.ends = append(b.ends, b.graph.End(k, &b.did))
 	}
 
 	b.late(i)
-	if keep && b.Graph.Known() {
+	if keep && b.graph.Known() {
 		p.At = i + 1
-		p.Ends, p.Plain, p.Usual = append(p.Ends[:0], b.ends...), append(p.Plain[:0], b.plain...), append(p.Usual[:0], b.Graph.Usual()...)
+		p.Ends, p.Plain, p.Usual = append(p.Ends[:0], b.ends...), append(p.Plain[:0], b.plain...), append(p.Usual[:0], b.graph.Usual()...)
 	}
 }
 
 // recall fills did for the lanes of the live faults.
 func (b *Book) recall(i int) {
 	for k := range b.charged {
-		if lane := b.Graph.Lane(b.charged[k].Row); lane >= 0 {
-			b.stepWork(i, b.Graph.Rows(lane), true)
+		if lane := b.graph.Lane(b.charged[k].Row); lane >= 0 {
+			b.stepWork(i, b.graph.Rows(lane), true)
 		}
 	}
 }
@@ -135,9 +136,9 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 	measured, all := 0.0, 0.0 // of the faults' excess
 	clear(b.struck)
 	for k := range faults {
-		lane := b.Graph.Lane(faults[k].Row)
+		lane := b.graph.Lane(faults[k].Row)
 		if _, known := b.struck[lane]; lane >= 0 && !known {
-			b.struck[lane] = b.Graph.End(lane, &b.did)
+			b.struck[lane] = b.graph.End(lane, &b.did)
 		}
 	}
 
@@ -152,7 +153,7 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 	for lane, x := range b.ends {
 		now = max(now, x)
 		if end, ok := b.struck[lane]; ok {
-			x += b.Graph.End(lane, &b.did) - end
+			x += b.graph.End(lane, &b.did) - end
 		}
 
 		then = max(then, x)
@@ -174,7 +175,7 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 
 	unseen := 0.0
 	for k := range faults {
-		if g := b.Layout.Role[faults[k].Row]; g >= 0 && int(g) < len(b.habits.Unseen) {
+		if g := b.layout.Role[faults[k].Row]; g >= 0 && int(g) < len(b.habits.Unseen) {
 			unseen = max(unseen, min(b.habits.Unseen[g], all))
 		}
 	}
@@ -185,11 +186,11 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 		saved, most = min(saved, mid+unseen), min(most, high+unseen)
 	}
 
-	if !b.Graph.Known() && (b.Layout.Stages > 1 || !b.Layout.Certain) {
+	if !b.graph.Known() && (b.layout.Stages > 1 || !b.layout.Certain) {
 		saved = 0 // a pipeline that isn't known may hide it all
 	}
 
-	if b.Graph.Known() && b.Recent.At(frame.Exposed, i) != nil {
+	if b.graph.Known() && b.recent.At(frame.Exposed, i) != nil {
 		most = saved
 	}
 
@@ -202,7 +203,7 @@ func (b *Book) mend(i int, f *Fault, together []Fault, t float64) {
 	rows := []int32{int32(f.Row)}
 	shared := b.byForward(f.Row)
 	if shared {
-		rows = b.Graph.Mates(f.Row) // their forward time holds the waits for this one
+		rows = b.graph.Mates(f.Row) // their forward time holds the waits for this one
 	}
 
 	m := b.passesEffect(i, f, shared)
@@ -254,7 +255,7 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	m := f.Effect
 	switch {
 	case m != 0:
-	case f.Has[history.Own] && b.Recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
+	case f.Has[history.Own] && b.recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
 		m = b.effectAt(history.Own, i, f)
 	case f.Has[history.Compute]:
 		m = b.effectAt(history.Compute, i, f)
@@ -308,7 +309,7 @@ func (b *Book) excessOf(i int, f *Fault, t float64) (taken, measured, most float
 		passes := robust.Finite(m.passes, 0)
 		taken = loading + passes*slower
 		measured, most = taken, taken
-		if b.Recent.At(frame.Exposed, i) == nil && b.Recent.Place[history.Own][i%threshold.Window] == 0 {
+		if b.recent.At(frame.Exposed, i) == nil && b.recent.Place[history.Own][i%threshold.Window] == 0 {
 			if !b.habits.Both {
 				measured = loading + passes*slower*b.did.Forward
 			}
@@ -324,13 +325,13 @@ func (b *Book) excessOf(i int, f *Fault, t float64) (taken, measured, most float
 // the median of the steps about it, for single steps are noise; where the fault
 // comes and goes, the steps that show it.
 func (b *Book) effectAt(s history.Signal, i int, f *Fault) float64 {
-	t := b.Tests[s]
+	t := b.tests[s]
 	at := func(k int) float32 {
-		if k < max(0, b.Recent.Count-threshold.Window) || k >= b.Recent.Count {
+		if k < max(0, b.recent.Count-threshold.Window) || k >= b.recent.Count {
 			return robust.NaN
 		}
 
-		return t.Residual(f.Row, int(b.Recent.Place[s][k%threshold.Window]))
+		return t.Residual(f.Row, int(b.recent.Place[s][k%threshold.Window]))
 	}
 	if f.Spiky {
 		if x := at(i); x > sequential.SpikeEffect {

@@ -13,7 +13,7 @@ import (
 // those to skip through when their mean is: what they wait for the last of them. Beside
 // it in how many steps of the window each of them was the last.
 func (b *Book) UnevenLanes(skip []bool) (impact float64, last []int) {
-	last = make([]int, b.Graph.Lanes())
+	last = make([]int, b.graph.Lanes())
 	impact = b.OverWindow(func(i int) float64 {
 		sum, n, at := 0.0, 0, -1
 		for lane, x := range b.ends {
@@ -39,16 +39,16 @@ func (b *Book) UnevenLanes(skip []bool) (impact float64, last []int) {
 // UnevenStages is the same were all stages of a pipeline as long; bound is that
 // from the stages' times, for where groups aren't known.
 func (b *Book) UnevenStages(bound float64) float64 {
-	if !b.Graph.Known() {
+	if !b.graph.Known() {
 		bound = min(bound, b.OverWindow(func(i int) float64 { return math.Inf(1) }))
 		return bound
 	}
 
 	return b.OverWindow(func(i int) float64 {
-		b.stepWork(i, b.Graph.All(), false)
+		b.stepWork(i, b.graph.All(), false)
 		now, then := slices.Max(b.plain), math.Inf(-1)
 		for lane := range b.plain {
-			then = max(then, b.Graph.Even(lane, &b.did))
+			then = max(then, b.graph.Even(lane, &b.did))
 		}
 
 		return now - then
@@ -58,14 +58,14 @@ func (b *Book) UnevenStages(bound float64) float64 {
 // OverWindow is the mean over the window of what a step had saved, no more than the
 // ranks wait in it, as a share of step time.
 func (b *Book) OverWindow(saved func(i int) float64) float64 {
-	if b.Graph.Lanes() == 0 {
+	if b.graph.Lanes() == 0 {
 		return 0
 	}
 
 	defer b.learnedHere()()
 	sum, time := 0.0, 0.0
-	for i := max(0, b.Recent.Count-threshold.Window); i < b.Recent.Count; i++ {
-		t := float64(b.Recent.Times[i%threshold.Window])
+	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
+		t := float64(b.recent.Times[i%threshold.Window])
 		if !(t > 0) {
 			continue
 		}
@@ -76,7 +76,7 @@ func (b *Book) OverWindow(saved func(i int) float64) float64 {
 			x = min(x, mid)
 		}
 
-		sum, time = sum+x*float64(b.Recent.Steps[i%threshold.Window]), time+b.Recent.Spans[i%threshold.Window]
+		sum, time = sum+x*float64(b.recent.Steps[i%threshold.Window]), time+b.recent.Spans[i%threshold.Window]
 	}
 
 	if time <= 0 {
@@ -94,11 +94,11 @@ func (b *Book) OverWindow(saved func(i int) float64) float64 {
 // was no earlier than its work says.
 func (b *Book) late(i int) {
 	b.plain = append(b.plain[:0], b.ends...)
-	if b.Layout.Stages < 2 || len(b.ends) < 2 || !b.Graph.Known() {
+	if b.layout.Stages < 2 || len(b.ends) < 2 || !b.graph.Known() {
 		return
 	}
 
-	dp, other := b.Recent.At(frame.DP, i), b.Recent.At(frame.Other, i)
+	dp, other := b.recent.At(frame.DP, i), b.recent.At(frame.Other, i)
 	if dp == nil {
 		return
 	}
@@ -107,7 +107,7 @@ func (b *Book) late(i int) {
 	b.waits = b.waits[:0]
 	for lane := range b.ends {
 		x := math.NaN()
-		for _, r := range b.Graph.First(lane) {
+		for _, r := range b.graph.First(lane) {
 			w := float64(dp[r])
 			if other != nil {
 				w += robust.Finite(float64(other[r]), 0)

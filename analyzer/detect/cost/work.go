@@ -30,12 +30,12 @@ const (
 // what its forward passes let expect. In the pipeline of somebody who is charged,
 // what the others spend beyond that is a wait for them.
 func (b *Book) stepWork(i int, rows []int32, victims bool) {
-	if len(b.did.Passes) != len(b.Layout.Node) {
-		b.did.Passes, b.did.Before = make([]float64, len(b.Layout.Node)), make([]float64, len(b.Layout.Node))
+	if len(b.did.Passes) != len(b.layout.Node) {
+		b.did.Passes, b.did.Before = make([]float64, len(b.layout.Node)), make([]float64, len(b.layout.Node))
 	}
 
 	h := &b.habits
-	self, fp, bp, load := b.Recent.At(frame.Self, i), b.Recent.At(frame.FP, i), b.Recent.At(frame.Backward, i), b.Recent.At(frame.DataLoader, i)
+	self, fp, bp, load := b.recent.At(frame.Self, i), b.recent.At(frame.FP, i), b.recent.At(frame.Backward, i), b.recent.At(frame.DataLoader, i)
 	get := func(v []float32, r int) float64 {
 		if v == nil {
 			return math.NaN()
@@ -47,7 +47,7 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 		r := int(row)
 		s, f, back := get(self, r), get(fp, r), get(bp, r)
 		if s != s && f != f && holds(b.faults, r) { // its step did not arrive: it is as slow as in others
-			usual := func(m frame.Metric) float64 { return b.Recent.Median(m, r, threshold.Window) }
+			usual := func(m frame.Metric) float64 { return b.recent.Median(m, r, threshold.Window) }
 			s, f, back = usual(frame.Self), usual(frame.FP), usual(frame.Backward)
 		}
 
@@ -61,10 +61,10 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 			s = expect
 		case expect == expect && b.byForward(r) && !(victims && besideForward(b.charged, r)):
 			s = expect
-		case expect == expect && s > ownLimit*expect && b.Tests[history.Own].Healthy(r) && !besideForward(b.charged, r):
+		case expect == expect && s > ownLimit*expect && b.tests[history.Own].Healthy(r) && !besideForward(b.charged, r):
 			s = ownLimit * expect
-		case expect == expect && b.Layout.Stages > 1 && b.Layout.Role[r] >= 0:
-			if s = max(0, s-h.Surplus[b.Layout.Role[r]]*f); victims && !holds(b.charged, r) {
+		case expect == expect && b.layout.Stages > 1 && b.layout.Role[r] >= 0:
+			if s = max(0, s-h.Surplus[b.layout.Role[r]]*f); victims && !holds(b.charged, r) {
 				s = min(s, expect)
 			}
 		}
@@ -73,7 +73,7 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 		b.did.Before[r] = robust.Finite(get(load, r), 0)
 	}
 
-	b.did.Forward, b.did.Micro = h.Forward, int(b.Recent.Passes[i%threshold.Window])
+	b.did.Forward, b.did.Micro = h.Forward, int(b.recent.Passes[i%threshold.Window])
 	if h.Recomputed {
 		b.did.Micro /= 2
 	}
@@ -110,13 +110,13 @@ type habits struct {
 
 // byForward reports whether a row's own time is what its forward passes let expect.
 func (b *Book) byForward(row int) bool {
-	g := b.Layout.Role[row]
+	g := b.layout.Role[row]
 	h := b.habits.Expected
 	return g >= 0 && int(g) < len(h) && h[g]
 }
 
 // Learned reports whether the job's habits are those of this layout.
-func (b *Book) Learned() bool { return len(b.habits.Expected) == len(b.Layout.Roles) }
+func (b *Book) Learned() bool { return len(b.habits.Expected) == len(b.layout.Roles) }
 
 // learnedHere lets a question learn the job's habits without keeping them.
 func (b *Book) learnedHere() (forget func()) {
@@ -133,23 +133,23 @@ func (b *Book) learnedHere() (forget func()) {
 // of its ranks that wait least for others inside their forward passes.
 func (b *Book) Learn() {
 	h := &b.habits
-	*h = habits{Expected: make([]bool, len(b.Layout.Roles)), Surplus: make([]float64, len(b.Layout.Roles)), Unseen: make([]float64, len(b.Layout.Roles)), Forward: forwardShare, Own: 1 / forwardShare}
-	h.Both = b.Recent.Has(frame.Backward) && b.Recent.Has(frame.FP) && !b.Backward.Waiting
+	*h = habits{Expected: make([]bool, len(b.layout.Roles)), Surplus: make([]float64, len(b.layout.Roles)), Unseen: make([]float64, len(b.layout.Roles)), Forward: forwardShare, Own: 1 / forwardShare}
+	h.Both = b.recent.Has(frame.Backward) && b.recent.Has(frame.FP) && !b.backward.Waiting
 	if h.Both {
 		h.Own = 1
 	}
 
 	byStage := map[int][]float64{}
 	var known, forward []float64
-	for g := range b.Layout.Roles {
-		rows, stage := b.Layout.Roles[g].Rows, b.Layout.Roles[g].Stage
+	for g := range b.layout.Roles {
+		rows, stage := b.layout.Roles[g].Rows, b.layout.Roles[g].Stage
 		for k := range min(len(rows), habitSample) {
 			r := int(rows[k*len(rows)/min(len(rows), habitSample)])
 			if besideForward(b.faults, r) {
 				continue
 			}
 
-			fp, bp, self := b.Recent.Median(frame.FP, r, threshold.Window), b.Recent.Median(frame.Backward, r, threshold.Window), b.Recent.Median(frame.Self, r, threshold.Window)
+			fp, bp, self := b.recent.Median(frame.FP, r, threshold.Window), b.recent.Median(frame.Backward, r, threshold.Window), b.recent.Median(frame.Self, r, threshold.Window)
 			if h.Both {
 				forward = append(forward, fp/(fp+bp))
 				fp += bp
@@ -183,9 +183,9 @@ func (b *Book) Learn() {
 		}
 	}
 
-	for g := range b.Layout.Roles {
-		x, ok := ratios[b.Layout.Roles[g].Stage]
-		h.Expected[g] = x > hiddenWait*h.Own || !ok && !besideForward(b.faults, int(b.Layout.Roles[g].Rows[0]))
+	for g := range b.layout.Roles {
+		x, ok := ratios[b.layout.Roles[g].Stage]
+		h.Expected[g] = x > hiddenWait*h.Own || !ok && !besideForward(b.faults, int(b.layout.Roles[g].Rows[0]))
 		h.Surplus[g] = max(0, x-h.Own)
 		h.Unseen[g] = b.unseen(g)
 	}
@@ -197,9 +197,9 @@ func (b *Book) Learn() {
 func (b *Book) unseen(role int) float64 {
 	type times struct{ forward, rest []float64 }
 	var blamed, others times
-	rows := b.Layout.Roles[role].Rows
+	rows := b.layout.Roles[role].Rows
 	add := func(t *times, r int) {
-		fp, self := b.Recent.Median(frame.FP, r, threshold.Window), b.Recent.Median(frame.Self, r, threshold.Window)
+		fp, self := b.recent.Median(frame.FP, r, threshold.Window), b.recent.Median(frame.Self, r, threshold.Window)
 		if rest := self - fp; rest == rest {
 			t.forward, t.rest = append(t.forward, fp), append(t.rest, rest)
 		}
@@ -236,14 +236,14 @@ func (b *Book) unseen(role int) float64 {
 // of their exposed communication, and what nearly all wait no more than; NaN when none
 // is recorded.
 func (b *Book) othersWait(i int, faults []Fault) (mid, high float64) {
-	v := b.Recent.At(frame.Exposed, i)
+	v := b.recent.At(frame.Exposed, i)
 	if v == nil {
 		return math.NaN(), math.NaN()
 	}
 
 	b.buf = b.buf[:0]
-	stride := len(b.Layout.Node)/robust.SampleSize + 1
-	for r := 0; r < len(b.Layout.Node); r += stride {
+	stride := len(b.layout.Node)/robust.SampleSize + 1
+	for r := 0; r < len(b.layout.Node); r += stride {
 		if x := v[r]; x == x && !holds(faults, r) {
 			b.buf = append(b.buf, x)
 		}
