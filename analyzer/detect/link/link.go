@@ -48,7 +48,8 @@ type Watch struct {
 	classes map[int]classLevel
 	seenIn  map[[2]string]bool // name and dimension of groups that the steps show
 	busy    map[string]bool    // dimensions in which some group is above its past now
-	wires   *wires             // of groups that the steps do not show
+	wires   map[string]*wire   // by group and operation, of groups that the steps do not show
+	due     []due              // windows of wires that ended together, until all of them are there
 	n       int                // ranks
 	buf     []float32
 }
@@ -57,7 +58,7 @@ type Watch struct {
 func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 	n := len(l.Groups)
 	w := &Watch{
-		cfg: cfg, n: len(l.Ranks), wires: &wires{cfg: cfg, Of: map[string]*wire{}}, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
+		cfg: cfg, n: len(l.Ranks), wires: map[string]*wire{}, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), jitter: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
 		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n), risen: make([]float32, n),
 		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),

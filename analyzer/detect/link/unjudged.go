@@ -29,9 +29,9 @@ func (w *Watch) Unjudged() string {
 		}
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(w.wires.Of)) {
-		x := w.wires.Of[key]
-		if 2*x.slowSteps() >= wireRisen && !x.Slow && !w.wires.common(x) {
+	for _, key := range slices.Sorted(maps.Keys(w.wires)) {
+		x := w.wires[key]
+		if 2*x.slowSteps() >= wireRisen && !x.Slow && !w.roseTogether(x) {
 			return soFar(x.Name, x.Since, x.Rise)
 		}
 
@@ -49,7 +49,7 @@ func (w *Watch) Busy() bool {
 		return true
 	}
 
-	for _, x := range w.wires.Of {
+	for _, x := range w.wires {
 		if x.BaseN >= wireBase && x.latest()-x.Base >= math.Log1p(w.cfg.LinkRise) {
 			return true
 		}

@@ -7,18 +7,8 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
-	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
-
-// wires follows the transfers of groups that the steps do not show apart: those
-// without a dimension, or of ranks with several groups of one. It sees them in
-// windows of steps, so it knows later and less; the rules are those of Watch.
-type wires struct {
-	cfg *threshold.Config
-	Of  map[string]*wire // by group and operation
-	due []due            // windows that ended together, until all of them are there
-}
 
 // due is a window of a wire that was not judged yet.
 type due struct {
@@ -30,7 +20,9 @@ type due struct {
 	ref      float64 // what it is slow against
 }
 
-// wire is one group's transfers in one operation, window by window.
+// wire is the transfers, in one operation, of a group that the steps do not show apart: one
+// without a dimension, or of ranks with several groups of one. Windows of steps show it, so it is
+// known later and less; the rules are those of groups.
 type wire struct {
 	Name, Dim, Op string
 	Rows          []int32
@@ -75,12 +67,10 @@ const (
 // the window was observed; step is a usual step in seconds. The window is not kept. What
 // the steps show by themselves is left to them.
 func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
-	if !t.P2P() && len(t.Rows) >= 2 && step > 0 && !w.seenIn[[2]string{t.Name, t.Dim}] {
-		w.wires.observe(t, step)
+	if t.P2P() || len(t.Rows) < 2 || !(step > 0) || w.seenIn[[2]string{t.Name, t.Dim}] {
+		return
 	}
-}
 
-func (w *wires) observe(t *frame.Transfer, step float64) {
 	low := float64(t.Shortest())
 	if !(low > 0) {
 		return
@@ -91,14 +81,14 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 	}
 
 	key := t.Name + "\x00" + t.Op
-	x := w.Of[key]
+	x := w.wires[key]
 	if x == nil {
-		if len(w.Of) >= maxWires {
+		if len(w.wires) >= maxWires {
 			return
 		}
 
 		x = &wire{Name: t.Name, Dim: t.Dim, Op: t.Op}
-		w.Of[key] = x
+		w.wires[key] = x
 	}
 
 	if x.Size = max(x.Size, t.Size, len(t.Rows)); len(t.Rows) < x.Size {
@@ -117,7 +107,7 @@ func (w *wires) observe(t *frame.Transfer, step float64) {
 // settle judges the windows that are due. Each is compared with the same window of the others: so
 // two windows tell a slow group, whichever came first. Windows that end together are handed over
 // together, before the next step: so it does not matter who asks first, that step or a verdict.
-func (w *wires) settle() {
+func (w *Watch) settle() {
 	for i := range w.due {
 		w.judge(&w.due[i])
 	}
@@ -130,7 +120,7 @@ func (w *wires) settle() {
 }
 
 // judge compares a wire with its own past and with those of equal volume.
-func (w *wires) judge(d *due) {
+func (w *Watch) judge(d *due) {
 	x := d.wire
 	cur := x.latest()
 	least := math.Log1p(w.cfg.LinkRise)
@@ -238,8 +228,8 @@ func (x *wire) slowSteps() (steps int) {
 func (x *wire) latest() float64 { return x.Recent[len(x.Recent)-1] }
 
 // mates returns the wires of equal operation, size and volume.
-func (w *wires) mates(x *wire) (mates []*wire) {
-	for _, o := range w.Of {
+func (w *Watch) mates(x *wire) (mates []*wire) {
+	for _, o := range w.wires {
 		if o != x && o.Op == x.Op && o.Size == x.Size && len(o.Recent) > 0 && math.Abs(o.Bytes-x.Bytes) <= wireVolume*max(o.Bytes, x.Bytes) {
 			mates = append(mates, o)
 		}
@@ -259,9 +249,9 @@ func rises(all []*wire) (rise []float64) {
 	return rise
 }
 
-// common reports whether the wires of equal volume rose as well: asked when the windows
+// roseTogether reports whether the wires of equal volume rose as well: asked when the windows
 // of all of them are there.
-func (w *wires) common(x *wire) bool {
+func (w *Watch) roseTogether(x *wire) bool {
 	rise := rises(w.mates(x))
 	return len(rise) > 0 && x.Rise-robust.Median64(rise) < math.Log1p(w.cfg.LinkRise)/2
 }
@@ -278,7 +268,7 @@ type Slow struct {
 
 // Slow lists the slow links, named and in a fixed order.
 func (w *Watch) Slow() []Slow {
-	w.wires.settle()
+	w.settle()
 	var out []Slow
 	for g := range w.groups {
 		if w.slow[g] {
@@ -288,8 +278,8 @@ func (w *Watch) Slow() []Slow {
 	}
 
 	n := len(out)
-	for _, x := range w.wires.Of {
-		if x.Slow && !w.wires.common(x) {
+	for _, x := range w.wires {
+		if x.Slow && !w.roseTogether(x) {
 			out = append(out, Slow{x.Name, x.Rows, x.Rise, x.Cost, math.Exp(x.latest()), linkNoise, x.Since, x.Found})
 		}
 	}
@@ -303,7 +293,7 @@ func (w *Watch) Slow() []Slow {
 // Check reports numbers of a restored watch that none has and that a panic would follow
 // from.
 func (w *Watch) Check() error {
-	for _, x := range w.wires.Of {
+	for _, x := range w.wires {
 		for _, r := range x.Rows {
 			if r < 0 || int(r) >= w.n {
 				return fmt.Errorf("wire %s: row %d", x.Name, r)

@@ -19,17 +19,19 @@ import (
 // holds that nothing else of the engine lives on from one step to the next.
 type Fields map[string]any
 
-type grows struct{ list any }
+// marked is a field of which Decode has to know more.
+type marked struct {
+	field         any
+	grows, counts bool
+}
 
 // Grows marks a list whose length is part of the state. The length of every other
 // list follows from the layout.
-func Grows(list any) any { return grows{list} }
-
-type counts struct{ number any }
+func Grows(list any) any { return marked{field: list, grows: true} }
 
 // Counts marks numbers that indices are made of: from 0 to mostCount, or half of what
 // their type holds.
-func Counts(number any) any { return counts{number} }
+func Counts(number any) any { return marked{field: number, counts: true} }
 
 // mostCount is more than any job counts, and far from overflow.
 const mostCount = 1 << 48
@@ -85,11 +87,12 @@ func decodeField(dec *gob.Decoder, field any) error {
 		return err
 	}
 
-	if _, free := field.(grows); !free && v.Kind() == reflect.Slice && v.Len() != had {
+	mark, _ := field.(marked)
+	if !mark.grows && v.Kind() == reflect.Slice && v.Len() != had {
 		return fmt.Errorf("%d values, want %d", v.Len(), had)
 	}
 
-	if _, ok := field.(counts); ok && !counted(v) {
+	if mark.counts && !counted(v) {
 		return errors.New("no count")
 	}
 
@@ -98,11 +101,8 @@ func decodeField(dec *gob.Decoder, field any) error {
 
 // Pointer is the field itself.
 func Pointer(field any) any {
-	switch f := field.(type) {
-	case grows:
-		return f.list
-	case counts:
-		return f.number
+	if m, ok := field.(marked); ok {
+		return m.field
 	}
 
 	return field
