@@ -14,11 +14,11 @@ import (
 // then has the longest forward and the shortest backward pass, and the sum of both hides
 // it. Where they go against each other in this way forward alone is what a rank computes.
 type Backward struct {
-	ref           *Reference
-	sxy, sxx, syy float64 // exponential sums over ranks and steps
-	columns       int
-	Waiting       bool // backward passes hold waits
-	x, y, sum     []float32
+	ref       *Reference
+	passes    sums // forward and backward
+	columns   int
+	Waiting   bool // backward passes hold waits
+	x, y, sum []float32
 }
 
 // NewBackward returns the backward passes of the ranks of a layout.
@@ -61,23 +61,18 @@ func (b *Backward) Compute(forward, backward []float32) []float32 {
 func (b *Backward) learn(forward, backward []float32) {
 	b.relative(forward, b.x)
 	b.relative(backward, b.y)
-	keep := 1 - 1.0/threshold.Memory
-	b.sxy *= keep
-	b.sxx *= keep
-	b.syy *= keep
+	b.passes.fade(1 - 1.0/threshold.Memory)
 	for r, x := range b.x {
 		if y := b.y[r]; x == x && y == y {
-			b.sxy += float64(x * y)
-			b.sxx += float64(x * x)
-			b.syy += float64(y * y)
+			b.passes.add(x, y)
 		}
 	}
 
-	if b.columns++; b.columns < backwardColumns || b.sxx <= 0 || b.syy <= 0 {
+	if b.columns++; b.columns < backwardColumns {
 		return
 	}
 
-	if c := b.sxy / math.Sqrt(b.sxx*b.syy); c <= -waitCorrelation {
+	if c := b.passes.correlation(); c <= -waitCorrelation {
 		b.Waiting = true
 	} else if c >= 0 {
 		b.Waiting = false

@@ -61,7 +61,7 @@ func TestBackward_WaitsInBackward(t *testing.T) {
 			}
 
 			if p.Waiting != c.want {
-				t.Errorf("waiting %v, want %v (correlation %.2f)", p.Waiting, c.want, p.sxy/math.Sqrt(p.sxx*p.syy))
+				t.Errorf("waiting %v, want %v (correlation %.2f)", p.Waiting, c.want, p.passes.correlation())
 			}
 
 			want := forward[slow]

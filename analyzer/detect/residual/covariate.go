@@ -10,21 +10,19 @@ import (
 
 // Covariate removes what recorded tokens explain.
 type Covariate struct {
-	role     []int32
-	sxy, stt []float64 // per signal, exponential sums
-	sxx      []float64
-	columns  int
-	slope    []float32 // per signal, taken in the step at hand
-	dev      []float32
-	ref      *Reference
-	ln       []float32
+	role    []int32
+	sums    []sums // per signal: tokens, and the signal
+	columns int
+	slope   []float32 // per signal, taken in the step at hand
+	dev     []float32
+	ref     *Reference
+	ln      []float32
 }
 
 // NewCovariate returns one for so many signals.
 func NewCovariate(l *frame.Layout, signals int) *Covariate {
 	n := len(l.Ranks)
-	f64 := func() []float64 { return make([]float64, signals) }
-	return &Covariate{sxy: f64(), stt: f64(), sxx: f64(), slope: make([]float32, signals), role: l.Role, dev: make([]float32, n), ln: make([]float32, n), ref: NewReference(l)}
+	return &Covariate{sums: make([]sums, signals), slope: make([]float32, signals), role: l.Role, dev: make([]float32, n), ln: make([]float32, n), ref: NewReference(l)}
 }
 
 // Prepare takes the tokens of a step, for the signals that were recorded in it.
@@ -54,7 +52,7 @@ func (c *Covariate) Remove(s int, logs []float32) bool {
 		return false
 	}
 
-	c.slope[s] = float32(min(max(c.sxy[s]/c.stt[s], 0), 2.5))
+	c.slope[s] = float32(min(max(c.sums[s].XY/c.sums[s].XX, 0), 2.5))
 	for r, x := range c.ln {
 		if g := c.role[r]; g >= 0 && x == x {
 			logs[r] -= c.slope[s] * (x - c.ref.Middle[g]) // those without a count stay comparable
@@ -68,20 +66,14 @@ func (c *Covariate) Remove(s int, logs []float32) bool {
 // the tokens. Who is slow teaches nothing, nor who waited for one that is: what a
 // victim waits has nothing to do with its tokens, and would hide that work has.
 func (c *Covariate) Learn(s int, x []float32, waited []bool, t known) {
-	keep := 1 - 1.0/threshold.Memory
-	c.sxy[s] *= keep
-	c.stt[s] *= keep
-	c.sxx[s] *= keep
+	c.sums[s].fade(1 - 1.0/threshold.Memory)
 	for r := range x {
 		d := c.dev[r]
 		if d != d || x[r] != x[r] || !t.Healthy(r) || waited != nil && waited[r] {
 			continue
 		}
 
-		y := robust.Clip(x[r]+c.slope[s]*d-t.Centre(r), -0.7, 0.7)
-		c.sxy[s] += float64(y * d)
-		c.stt[s] += float64(d * d)
-		c.sxx[s] += float64(y * y)
+		c.sums[s].add(d, robust.Clip(x[r]+c.slope[s]*d-t.Centre(r), -0.7, 0.7))
 	}
 }
 
@@ -90,6 +82,4 @@ func (c *Covariate) Explains(s int) bool {
 	return c.columns >= sharedColumns && c.correlated(s)
 }
 
-func (c *Covariate) correlated(s int) bool {
-	return c.stt[s] > 0 && c.sxx[s] > 0 && c.sxy[s]/math.Sqrt(c.stt[s]*c.sxx[s]) >= SharedCorrelation
-}
+func (c *Covariate) correlated(s int) bool { return c.sums[s].correlation() >= SharedCorrelation }

@@ -12,11 +12,8 @@ import (
 // centre; there no rank counts for more than usual ones.
 func (s *Sharing) learn(waited []bool, t known) {
 	keep := 1 - 1/min(threshold.Memory, max(youngMemory, float64(s.columns))) // the wild first steps are soon forgotten
-	for g := range s.sxy {
-		s.sxy[g] *= keep
-		s.sww[g] *= keep
-		s.sxx[g] *= keep
-		s.terms[g] *= keep
+	for g := range s.sums {
+		s.sums[g].fade(keep)
 	}
 
 	most := float32(mostDev)
@@ -32,8 +29,8 @@ func (s *Sharing) learn(waited []bool, t known) {
 		}
 
 		mostX, mostW := most, most
-		if s.within == nil && s.terms[g] >= settledColumns*float64(len(s.parts)) {
-			mostX, mostW = clipAt(s.sxx[g]/s.terms[g]), clipAt(s.sww[g]/s.terms[g])
+		if sums := &s.sums[g]; s.within == nil && sums.N >= settledColumns*float64(len(s.parts)) {
+			mostX, mostW = clipAt(sums.YY/sums.N), clipAt(sums.XX/sums.N)
 		}
 
 		dx, dw := robust.Clip(x-s.mean[r], -mostX, mostX), robust.Clip(s.w[r]-s.wmean[r], -mostW, mostW)
@@ -51,10 +48,7 @@ func (s *Sharing) learn(waited []bool, t known) {
 			s.seen[r] = min(s.seen[r]+1, 200)
 		}
 
-		s.sxy[g] += float64(dx * dw)
-		s.sww[g] += float64(dw * dw)
-		s.sxx[g] += float64(dx * dx)
-		s.terms[g]++
+		s.sums[g].add(dw, dx)
 	}
 }
 
@@ -80,8 +74,8 @@ func (s *Sharing) Spread() float64 {
 // all its ranks, can't be told from slowness.
 func (s *Sharing) Apart() float64 {
 	most := 0.0
-	for g, n := range s.terms {
-		if n > 0 {
+	for g := range s.sums {
+		if s.sums[g].N > 0 {
 			most = max(most, s.differs(g))
 		}
 	}
@@ -90,7 +84,7 @@ func (s *Sharing) Apart() float64 {
 }
 
 // differs is how much the works of role g differ: a standard deviation, of logarithms.
-func (s *Sharing) differs(g int) float64 { return math.Sqrt(s.sww[g] / s.terms[g]) }
+func (s *Sharing) differs(g int) float64 { return math.Sqrt(s.sums[g].XX / s.sums[g].N) }
 
 // slope is what to take of w in role g: 0 while they don't go together. Both are
 // measured with noise, so least squares would fall short: Deming's line takes the noise
@@ -98,27 +92,24 @@ func (s *Sharing) differs(g int) float64 { return math.Sqrt(s.sww[g] / s.terms[g
 // Statistical Adjustment of Data, 1943). A stage of a real job follows 1.52 times.
 // Where correlation is weak the line hangs on that share, so it is believed by degrees.
 func (s *Sharing) slope(g int) float64 {
-	if s.sww[g] <= 0 || s.sxx[g] <= 0 {
-		return 0
-	}
-
-	r := s.sxy[g] / math.Sqrt(s.sww[g]*s.sxx[g])
-	if r <= SharedCorrelation {
+	sums := &s.sums[g]
+	r := sums.correlation()
+	if !(r > SharedCorrelation) {
 		return 0
 	}
 
 	sure := min(1, (r-SharedCorrelation)/(sharedSure-SharedCorrelation))
-	d := s.sxx[g] - s.sww[g]/s.noise
-	slope := (d + math.Sqrt(d*d+4*s.sxy[g]*s.sxy[g]/s.noise)) / (2 * s.sxy[g])
+	d := sums.YY - sums.XX/s.noise
+	slope := (d + math.Sqrt(d*d+4*sums.XY*sums.XY/s.noise)) / (2 * sums.XY)
 	return sure * (1 + sure*(min(slope, sharedMost)-1))
 }
 
 // Together is the median correlation of roles with the rest of their replica.
 func (s *Sharing) Together() float64 {
 	var v []float64
-	for g := range s.sxy {
-		if s.sww[g] > 0 && s.sxx[g] > 0 {
-			v = append(v, s.sxy[g]/math.Sqrt(s.sww[g]*s.sxx[g]))
+	for g := range s.sums {
+		if r := s.sums[g].correlation(); r == r {
+			v = append(v, r)
 		}
 	}
 

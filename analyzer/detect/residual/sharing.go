@@ -38,8 +38,7 @@ type Sharing struct {
 	popular []float32 // per work of experts: how much longer than usual its holders lately take
 	untold  []bool    // per rank: its work is hardly known, for one of its other parts is slow, or all are in this step
 
-	sxy, sww, sxx []float64 // per role, exponential sums
-	terms         []float64 // how many terms are in them
+	sums          []sums    // per role: w and dev
 	mean, wmean   []float32 // per rank: centres of x and w
 	seen, told    []uint8   // how often x and w
 	dev, w, whole []float32
@@ -57,7 +56,7 @@ func newSharing(l *frame.Layout, parts [][][]int32, within [][]int32) *Sharing {
 
 	return &Sharing{
 		parts: parts, Usable: usable, within: within, noise: sharedNoise, role: l.Role, Common: make([]float32, len(parts)),
-		sxy: make([]float64, g), sww: make([]float64, g), sxx: make([]float64, g), terms: make([]float64, g), slopes: make([]float32, g),
+		sums: make([]sums, g), slopes: make([]float32, g),
 		mean: make([]float32, n), wmean: make([]float32, n), seen: make([]uint8, n), told: make([]uint8, n), w: make([]float32, n),
 		dev: make([]float32, n), whole: make([]float32, len(parts)), untold: make([]bool, n),
 		ref: oneRole(len(parts)),

@@ -85,10 +85,10 @@ func TestSharing_ExpertLoad(t *testing.T) {
 // TestSharing_SlopeByDegrees lets a correlation grow step by step: what is removed grows
 // from nothing as slowly, and where the correlation is clear it is Deming's whole line.
 func TestSharing_SlopeByDegrees(t *testing.T) {
-	s := &Sharing{noise: sharedNoise, sxy: []float64{0}, sxx: []float64{1}, sww: []float64{1}}
+	s := &Sharing{noise: sharedNoise, sums: []sums{{XX: 1, YY: 1}}}
 	before, line := 0.0, 0.0
 	for r := 0.01; r < 1; r += 0.01 {
-		s.sxy[0] = r
+		s.sums[0].XY = r
 		d := 1 - 1/sharedNoise
 		line = (d + math.Sqrt(d*d+4*r*r/sharedNoise)) / (2 * r)
 		slope := s.slope(0)

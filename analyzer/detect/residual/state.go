@@ -6,14 +6,14 @@ import "github.com/laggard-dev/laggard/analyzer/detect/state"
 func (s *Sharing) State() state.Fields {
 	return state.Fields{
 		"used": &s.Used, "common": &s.Common, "columns": state.Counts(&s.columns), "active": &s.active, "slopes": &s.slopes,
-		"sxy": &s.sxy, "sww": &s.sww, "sxx": &s.sxx, "terms": &s.terms, "mean": &s.mean,
+		"sums": &s.sums, "mean": &s.mean,
 		"wmean": &s.wmean, "seen": &s.seen, "told": &s.told, "popular": &s.popular,
 	}
 }
 
 // State is what a later step asks of earlier ones.
 func (c *Covariate) State() state.Fields {
-	return state.Fields{"sxy": &c.sxy, "stt": &c.stt, "sxx": &c.sxx, "columns": state.Counts(&c.columns)}
+	return state.Fields{"sums": &c.sums, "columns": state.Counts(&c.columns)}
 }
 
 // State is what a later step asks of earlier ones.
@@ -26,5 +26,5 @@ func (in *Waits) State() state.Fields {
 
 // State is what a later step asks of earlier ones.
 func (b *Backward) State() state.Fields {
-	return state.Fields{"sxy": &b.sxy, "sxx": &b.sxx, "syy": &b.syy, "columns": state.Counts(&b.columns), "waiting": &b.Waiting}
+	return state.Fields{"passes": &b.passes, "columns": state.Counts(&b.columns), "waiting": &b.Waiting}
 }
