@@ -60,7 +60,7 @@ func (e *Engine) intermittentNodes(all nodes) {
 // onlyForward reports whether the own time of rank r, which is healthy or nobody accuses it of, lacks the slow steps of
 // its forward passes: where these hold exchanges between experts, or another node is slow, whoever is late makes them long.
 func (e *Engine) onlyForward(r int) bool {
-	return (e.exchanges(r) || e.seen[frame.Self] && !e.accused(own, r) && e.slowElsewhere(r)) && e.lacks(r, e.tracks[own].Spikes(r).Sum, e.tracks[compute].Spikes(r).Sum)
+	return (e.exchanges(r) || e.seen[frame.Self] && !e.accused(own, r) && e.slowElsewhere(r)) && e.lacks(r, float64(e.tracks[own].Spikes(r).Sum), float64(e.tracks[compute].Spikes(r).Sum))
 }
 
 // slowElsewhere reports whether a rank on another node than r's is slow now.
@@ -131,18 +131,18 @@ func (e *Engine) addIntermittent(all nodes, s signal, r int) {
 	x := t.Spikes(r)
 	if n.State == "" {
 		n.State, n.Cause = verdict.Intermittent, e.causeOf(s)
-		if s == own && e.seen[frame.FP] && e.tracks[compute].Spikes(r).Sum >= computeShare*x.Sum {
+		if s == own && e.seen[frame.FP] && float64(e.tracks[compute].Spikes(r).Sum) >= computeShare*float64(x.Sum) {
 			n.Cause = verdict.Compute // forward was slow as well, in too few steps to tell by itself
 		}
 
 		n.SinceStep, n.DetectedStep, n.UntilStep = x.First, x.Last, 0
 		n.Confidence = 0.9
 		n.Detail = fmt.Sprintf("rank %d is slow by itself in %.1f %% of the steps, by %.0f %% on average; its peers in %.1f %%",
-			e.layout.Ranks[r], 100*x.Share, 100*math.Expm1(x.Mean), 100*x.Peers)
+			e.layout.Ranks[r], 100*x.Share(), 100*math.Expm1(x.Mean()), 100*t.PeersSpike(r))
 	}
 
 	n.Ranks = append(n.Ranks, e.layout.Ranks[r])
-	n.Slowdown = max(n.Slowdown, math.Exp(x.Mean))
+	n.Slowdown = max(n.Slowdown, math.Exp(x.Mean()))
 }
 
 // causeOf is the cause that a signal alone speaks for.

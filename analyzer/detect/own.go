@@ -114,7 +114,7 @@ func (e *Engine) comesAndGoes(c *candidate, leads bool) bool {
 			}
 
 			x := e.tracks[s].Spikes(r)
-			if lost := x.Share * math.Expm1(x.Mean) * e.value(r, s, threshold.Window); !leads ||
+			if lost := x.Share() * math.Expm1(x.Mean()) * e.value(r, s, threshold.Window); !leads ||
 				e.delays(r, e.layout.Replica[c.row]) && lost >= explainedShare*c.excess {
 				return true
 			}

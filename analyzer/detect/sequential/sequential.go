@@ -61,7 +61,7 @@ type Test struct {
 	z, effect       []float32 // of the last test
 	mid             []float32 // median of the last window
 	laneMean        [len(lanes)][]float32
-	slowly          *slowSteps
+	spikes          []Spikes
 
 	sigma    []float64 // noise of a step, per role and for all (last): median of sigmas
 	sigmas   []float32 // (roles+1) × window: the noise of each of the last steps
@@ -140,7 +140,7 @@ func New(cfg *threshold.Config, n int, u Units) *Test {
 		t.laneMean[i] = f32()
 	}
 
-	t.slowly = newSlowSteps(n)
+	t.spikes = make([]Spikes, n)
 	t.looks = make([]float32, len(t.lookN)*usualLooks)
 	t.sizeNoise(len(u.Roles)+1, 0)
 	for r := range n {
@@ -216,7 +216,7 @@ func (t *Test) Forget(r int) {
 	}
 
 	t.warm[r], t.warmed[r] = 0, 0
-	t.slowly.forget(r)
+	t.spikes[r] = Spikes{}
 }
 
 // endEpisode ends the episode of unit r.

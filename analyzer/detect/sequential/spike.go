@@ -8,93 +8,80 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
-// slowSteps counts the single slow steps of each unit, by size: an intermittent fault
+// Spikes counts the single slow steps of a unit, by size: an intermittent fault
 // is never slow for long, but slow far more often than its peers. What it has seen is
 // forgotten over spikeMemory steps.
-type slowSteps struct {
-	Looked   []float32            // steps looked at
-	Slow     []float32            // of them slow
-	Episodes []float32            // times that slow steps began
-	Sum      []float32            // of the residuals of slow steps
-	Size     [slowSizes][]float32 // slow steps by size, at most spikeLength an episode
-	Run      []uint8              // slow steps of the episode that lasts
-	Pause    []uint8              // steps since the last of them
-	Longest  []float32            // and at most
-	First    []int64              // label of the first
-	Last     []int64              // and of the last slow step
+type Spikes struct {
+	Looked   float32            // steps looked at
+	Slow     float32            // of them slow
+	Episodes float32            // times that slow steps began
+	Sum      float32            // of the residuals of slow steps
+	Size     [slowSizes]float32 // slow steps by size, at most spikeLength an episode
+	Run      uint8              // slow steps of the episode that lasts
+	Pause    uint8              // steps since the last of them
+	Longest  float32            // and at most
+	First    int64              // label of the first
+	Last     int64              // and of the last slow step
 }
 
-func newSlowSteps(n int) *slowSteps {
-	f32 := func() []float32 { return make([]float32, n) }
-	s := &slowSteps{Looked: f32(), Slow: f32(), Episodes: f32(), Sum: f32(), Run: make([]uint8, n), Pause: make([]uint8, n), Longest: f32(), First: make([]int64, n), Last: make([]int64, n)}
+// Share is the share of the unit's steps that are slow.
+func (s *Spikes) Share() float64 { return float64(s.Slow / s.Looked) }
+
+// Mean is the mean residual of its slow steps.
+func (s *Spikes) Mean() float64 { return float64(s.Sum / s.Slow) }
+
+// fade leaves that share of what was seen.
+func (s *Spikes) fade(keep float32) {
+	s.Looked *= keep
+	s.Slow *= keep
+	s.Episodes *= keep
+	s.Sum *= keep
+	s.Longest *= keep
 	for b := range s.Size {
-		s.Size[b] = f32()
-	}
-
-	return s
-}
-
-// lists are those that forget.
-func (s *slowSteps) lists() [][]float32 {
-	return append([][]float32{s.Looked, s.Slow, s.Episodes, s.Sum, s.Longest}, s.Size[:]...)
-}
-
-// forget makes unit r new.
-func (s *slowSteps) forget(r int) {
-	for _, v := range s.lists() {
-		v[r] = 0
-	}
-
-	s.Run[r], s.Pause[r] = 0, 0
-}
-
-// fade forgets what evaluateEvery steps make.
-func (s *slowSteps) fade() {
-	keep := float32(math.Pow(1-1.0/spikeMemory, threshold.EvaluateEvery))
-	for _, list := range s.lists() {
-		for r := range list {
-			list[r] *= keep
-		}
+		s.Size[b] *= keep
 	}
 }
 
-// add counts one step of unit r: its residual x, slow or not.
-func (s *slowSteps) add(r int, x float32, slow bool, label int64) {
-	s.Looked[r]++
+// add counts one step: its residual x, slow or not.
+func (s *Spikes) add(x float32, slow bool, label int64) {
+	s.Looked++
 	if !slow {
-		if s.Pause[r]++; s.Pause[r] >= spikePause {
-			s.Run[r], s.Pause[r] = 0, 0
+		if s.Pause++; s.Pause >= spikePause {
+			s.Run, s.Pause = 0, 0
 		}
 
 		return
 	}
 
-	s.Pause[r] = 0
-	s.Slow[r]++
-	s.Sum[r] += x
-	if s.Run[r] == 0 {
-		s.Episodes[r]++
-		if s.Episodes[r] < 1.5 {
-			s.First[r] = label
+	s.Pause = 0
+	s.Slow++
+	s.Sum += x
+	if s.Run == 0 {
+		s.Episodes++
+		if s.Episodes < 1.5 {
+			s.First = label
 		}
 	}
 
-	if s.Run[r] < math.MaxUint8 {
-		s.Run[r]++
+	if s.Run < math.MaxUint8 {
+		s.Run++
 	}
 
-	s.Longest[r] = max(s.Longest[r], float32(s.Run[r]))
-	if s.Run[r] <= spikeLength {
+	s.Longest = max(s.Longest, float32(s.Run))
+	if s.Run <= spikeLength {
 		b := 0
 		for b+1 < slowSizes && x >= sizeFrom[b+1] {
 			b++
 		}
 
-		s.Size[b][r]++
+		s.Size[b]++
 	}
 
-	s.Last[r] = label
+	s.Last = label
 }
+
+// Spikes is the single slow steps of unit r; read only.
+func (t *Test) Spikes(r int) *Spikes { return &t.spikes[r] }
 
 // spike counts a step of unit r that nobody convicted: x is its residual, d how far that
 // is above its past. A slow step stands out of the last ones as well: who is above a past
@@ -113,16 +100,16 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
 		slow = d > least && x-robust.Median(t.Values(r, threshold.Window)) > least
 	}
 
-	t.slowly.add(r, d, slow, label)
+	t.spikes[r].add(d, slow, label)
 }
 
 // Intermittent reports whether unit r has far more slow steps than its peers: more than
 // chance makes of their rates, size by size, and it loses clearly more by them than nearly all on other
 // nodes, for pauses are not spread evenly over ranks.
 func (t *Test) Intermittent(r int) bool {
-	s := t.slowly
-	n := float64(s.Looked[r])
-	if n < 2*threshold.Window || s.Episodes[r] < spikeEpisodes || float64(s.Slow[r]) < spikeRate*n || t.phase[r] == degraded && t.lasts(r) {
+	s := &t.spikes[r]
+	n := float64(s.Looked)
+	if n < 2*threshold.Window || s.Episodes < spikeEpisodes || float64(s.Slow) < spikeRate*n || t.phase[r] == degraded && t.lasts(r) {
 		return false
 	}
 
@@ -133,10 +120,10 @@ func (t *Test) Intermittent(r int) bool {
 
 	t.buf = t.buf[:0]
 	for _, p := range peers {
-		t.buf = append(t.buf, s.Sum[p]/s.Looked[p])
+		t.buf = append(t.buf, t.spikes[p].Sum/t.spikes[p].Looked)
 	}
 
-	return len(t.buf) == 0 || float64(s.Sum[r]) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
+	return len(t.buf) == 0 || float64(s.Sum) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
 }
 
 // lasts reports whether the steps between bursts of unit r are slow as well.
@@ -151,7 +138,7 @@ func (t *Test) lasts(r int) bool {
 func (t *Test) elsewhere(r int) []int {
 	var away, here, well, all []int
 	for p := range t.n {
-		if p == r || t.slowly.Looked[p] < threshold.Window {
+		if p == r || t.spikes[p].Looked < threshold.Window {
 			continue
 		}
 
@@ -166,7 +153,7 @@ func (t *Test) elsewhere(r int) []int {
 		}
 
 		here = append(here, p)
-		if t.slowly.Slow[p] < spikeRate*t.slowly.Looked[p] {
+		if t.spikes[p].Slow < spikeRate*t.spikes[p].Looked {
 			well = append(well, p)
 		}
 	}
@@ -188,30 +175,31 @@ func (t *Test) elsewhere(r int) []int {
 // peers' are one piece of evidence. What is longer than spikeLength may have come once:
 // the longest one, taken to be of the largest steps, is left out.
 func (t *Test) slowEvidence(r int, peers []int) float64 {
-	s := t.slowly
+	s := &t.spikes[r]
 	slices.SortFunc(peers, func(a, b int) int {
-		return int(math.Copysign(1, float64(s.Slow[a]/s.Looked[a]-s.Slow[b]/s.Looked[b])))
+		return int(math.Copysign(1, float64(t.spikes[a].Slow/t.spikes[a].Looked-t.spikes[b].Slow/t.spikes[b].Looked)))
 	})
 	peers = peers[:len(peers)-len(peers)/10] // another one of the kind may be among them
 	var looked, slow, episodes float64
 	for _, p := range peers {
-		looked, slow, episodes = looked+float64(s.Looked[p]), slow+float64(s.Slow[p]), episodes+float64(s.Episodes[p])
+		o := &t.spikes[p]
+		looked, slow, episodes = looked+float64(o.Looked), slow+float64(o.Slow), episodes+float64(o.Episodes)
 	}
 
 	sum, once := 0.0, 0.0
-	if s.Longest[r] > spikeLength {
+	if s.Longest > spikeLength {
 		once = spikeLength
 	}
 
 	for b := slowSizes - 1; b >= 0; b-- {
 		seen := 0.0
 		for _, p := range peers {
-			seen += float64(s.Size[b][p])
+			seen += float64(t.spikes[p].Size[b])
 		}
 
-		left := max(0, float64(s.Size[b][r])-once)
-		once -= float64(s.Size[b][r]) - left
-		k, mean := left, float64(s.Looked[r])*max(leastRate[b], (seen+1)/max(1, looked))
+		left := max(0, float64(s.Size[b])-once)
+		once -= float64(s.Size[b]) - left
+		k, mean := left, float64(s.Looked)*max(leastRate[b], (seen+1)/max(1, looked))
 		if k > mean {
 			sum += k*math.Log(k/mean) - (k - mean)
 		}
@@ -224,27 +212,12 @@ func (t *Test) slowEvidence(r int, peers []int) float64 {
 	return sum
 }
 
-// slowShare is the share of slow steps of unit r's peers.
-func (t *Test) slowShare(r int) float64 {
+// PeersSpike is the share of slow steps of unit r's peers.
+func (t *Test) PeersSpike(r int) float64 {
 	var slow, looked float64
 	for _, p := range t.elsewhere(r) {
-		slow, looked = slow+float64(t.slowly.Slow[p]), looked+float64(t.slowly.Looked[p])
+		slow, looked = slow+float64(t.spikes[p].Slow), looked+float64(t.spikes[p].Looked)
 	}
 
 	return slow / max(1, looked)
-}
-
-// Spikes are a unit's single slow steps.
-type Spikes struct {
-	Sum         float64 // of their residuals
-	Share, Mean float64 // share of its steps, and mean residual
-	Peers       float64 // share of its peers' steps
-	First, Last int64   // steps
-}
-
-// Spikes is the single slow steps of unit r.
-func (t *Test) Spikes(r int) Spikes {
-	s := t.slowly
-	return Spikes{Sum: float64(s.Sum[r]), Share: float64(s.Slow[r] / s.Looked[r]), Mean: float64(s.Sum[r] / s.Slow[r]), Peers: t.slowShare(r),
-		First: s.First[r], Last: s.Last[r]}
 }

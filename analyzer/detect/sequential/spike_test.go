@@ -31,14 +31,15 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 
 		tr := New(&cfg, first+4, Units{Roles: [][]int32{rows[:first], rows[first:]}, Sizes: []int{first, 4}, Stage: []int32{0, 1}})
 		for r := range rows {
-			tr.Node, tr.slowly.Looked[r] = append(tr.Node, int32(r/2)), 300
+			tr.Node, tr.spikes[r].Looked = append(tr.Node, int32(r/2)), 300
 			if strings.HasSuffix(c.name, "on one node") {
 				tr.Node[r] = int32(r / first)
 			}
 		}
 
-		for _, list := range [][]float32{tr.slowly.Slow, tr.slowly.Episodes, tr.slowly.Size[1]} {
-			copy(list[first:], c.Counts[:])
+		for k, n := range c.Counts {
+			s := &tr.spikes[first+k]
+			s.Slow, s.Episodes, s.Size[1] = n, n, n
 		}
 
 		if got := tr.Intermittent(first + 1); got != c.want {
@@ -65,12 +66,12 @@ func TestIntermittent_OnePassingTime(t *testing.T) {
 			tr.Node = rows
 			for k := range 300 {
 				for r := range rows {
-					tr.slowly.add(r, 0.4, r == 3 && c.slow(k), int64(k))
+					tr.spikes[r].add(0.4, r == 3 && c.slow(k), int64(k))
 				}
 			}
 
 			if got := tr.Intermittent(3); got != c.want {
-				t.Errorf("intermittent=%v after %v slow steps in %v episodes, want %v", got, tr.slowly.Slow[3], tr.slowly.Episodes[3], c.want)
+				t.Errorf("intermittent=%v after %v slow steps in %v episodes, want %v", got, tr.spikes[3].Slow, tr.spikes[3].Episodes, c.want)
 			}
 		})
 	}

@@ -12,7 +12,11 @@ import (
 // who did not spread; a fault that is new has no part in the middle of usualLooks looks.
 func (t *Test) spreads() {
 	rho := t.rho()
-	t.slowly.fade()
+	keep := float32(math.Pow(1-1.0/spikeMemory, threshold.EvaluateEvery))
+	for r := range t.spikes {
+		t.spikes[r].fade(keep)
+	}
+
 	t.findMidNoise()
 	t.buf = t.buf[:0]
 	stride := t.n/noisePool + 1

@@ -28,17 +28,10 @@ func (t *Test) State() state.Fields {
 		"since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
 		"effect": &t.effect, "mid": &t.mid, "least": &t.least, "sigma": &t.sigma, "sigmas": &t.sigmas, "mid_noise": &t.midNoise,
 		"sigma_n": state.Counts(&t.sigmaN), "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn,
-		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": state.Counts(&t.lookN), "warming": &t.warming,
+		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": state.Counts(&t.lookN), "warming": &t.warming, "spikes": &t.spikes,
 	}
 	for i := range t.laneMean {
 		f[fmt.Sprint("lane_", lanes[i])] = &t.laneMean[i]
-	}
-
-	f["looked"], f["looked_slow"], f["episodes"], f["slow_sum"] = &t.slowly.Looked, &t.slowly.Slow, &t.slowly.Episodes, &t.slowly.Sum
-	f["slow_longest"], f["slow_run"], f["slow_pause"] = &t.slowly.Longest, &t.slowly.Run, &t.slowly.Pause
-	f["slow_first"], f["slow_last"] = &t.slowly.First, &t.slowly.Last
-	for i := range t.slowly.Size {
-		f[fmt.Sprint("slow_size_", i)] = &t.slowly.Size[i]
 	}
 
 	return f
