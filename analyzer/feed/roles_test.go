@@ -57,7 +57,7 @@ func TestRoles_FromATopologyFile(t *testing.T) {
 		t.Fatalf("from %s, %d stages, %d roles, %d replicas", l.From, l.Stages, len(l.Roles), len(l.Replicas))
 	}
 
-	if r := l.Roles[l.Role[13]]; r.Stage != 1 || r.TP != 1 || r.Size != 4 || !slices.Equal(r.Rows, []int32{13, 16, 19, 22}) {
+	if r := l.Roles[l.Role[13]]; r.Stage != 1 || r.Size != 4 || !slices.Equal(r.Rows, []int32{13, 16, 19, 22}) {
 		t.Errorf("role of rank 13 is %+v", r)
 	}
 

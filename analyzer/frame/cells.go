@@ -7,7 +7,7 @@ import "github.com/laggard-dev/laggard/schemas/row"
 // it count.
 func Cells(s *row.Step, v *[MetricCount]float32) {
 	*v = [MetricCount]float32{
-		Step: seconds(s.StepNs), FP: seconds(s.FPNs), Backward: seconds(s.BackwardNs), HostFP: seconds(s.HostFPNs),
+		Step: seconds(s.StepNs), FP: seconds(s.FPNs), Backward: seconds(s.BackwardNs),
 		DataLoader: seconds(s.DataLoaderNs), Checkpoint: seconds(s.CheckpointNs), Tokens: NaN,
 		Comm: NaN, Exposed: NaN, TP: NaN, PP: NaN, DP: NaN, CP: NaN, EP: NaN, Other: NaN, Self: NaN,
 	}

@@ -44,8 +44,6 @@ const (
 	Checkpoint
 	// The rank's own work: what is left of the step.
 	Self
-	// FP as the host launched it, where FP is the device's.
-	HostFP
 	// What the rank was given to do: a count.
 	Tokens
 	MetricCount
@@ -53,7 +51,7 @@ const (
 
 var metricNames = [MetricCount]string{
 	"step", "fp", "backward", "comm", "exposed", "tp", "pp", "dp", "cp", "ep", "other",
-	"dataloader", "checkpoint", "self", "host_fp", "tokens",
+	"dataloader", "checkpoint", "self", "tokens",
 }
 
 // String returns the metric's name in verdicts and reports.

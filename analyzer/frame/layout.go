@@ -23,8 +23,7 @@ type Layout struct {
 	Fresh   []bool
 	Node    []int32 // index into Nodes
 	Nodes   []string
-	Device  []string // "" unknown
-	Role    []int32  // index into Roles
+	Role    []int32 // index into Roles
 	Roles   []Role
 	Replica []int32 // index into Replicas
 	// Replicas lists the rows that process the same micro-batches.
@@ -44,10 +43,10 @@ type Layout struct {
 
 // Role is a set of ranks that do the same work: only they are compared.
 type Role struct {
-	Stage, TP, CP, EP int
-	Model             string // device model where the job has several, else ""
-	Rows              []int32
-	Size              int // ranks the role has, recorded or not, as far as groups tell
+	Stage int
+	Model string // device model where the job has several, else ""
+	Rows  []int32
+	Size  int // ranks the role has, recorded or not, as far as groups tell
 }
 
 // Name is how sentences speak of the role.
@@ -266,7 +265,7 @@ func (l *Layout) setRoles(positions []position, models []string) {
 		if !ok {
 			i = int32(len(l.Roles))
 			index[id] = i
-			l.Roles = append(l.Roles, Role{Stage: id.stage, TP: id.tp, CP: id.cp, EP: id.ep, Model: id.model})
+			l.Roles = append(l.Roles, Role{Stage: id.stage, Model: id.model})
 		}
 
 		l.Role[k] = i

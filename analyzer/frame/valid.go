@@ -6,7 +6,7 @@ import "slices"
 // lengths, and all indices are inside them.
 func (l *Layout) Valid() bool {
 	n := len(l.Ranks)
-	for _, k := range []int{len(l.Present), len(l.Incarnation), len(l.Fresh), len(l.Node), len(l.Device), len(l.Role), len(l.Replica)} {
+	for _, k := range []int{len(l.Present), len(l.Incarnation), len(l.Fresh), len(l.Node), len(l.Role), len(l.Replica)} {
 		if k != n {
 			return false
 		}

@@ -130,7 +130,7 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 	l := &Layout{
 		Attempt: attempt, World: min(of.world, maxRows), Ranks: w.Ranks, Stages: 1, Certain: true,
 		Present: make([]bool, n), Incarnation: make([]uint64, n), Fresh: make([]bool, n),
-		Node: make([]int32, n), Device: make([]string, n),
+		Node: make([]int32, n),
 	}
 	if l.World == 0 && w.topo != nil {
 		l.World = min(w.topo.WorldSize, maxRows)
@@ -165,7 +165,6 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		}
 
 		l.Incarnation[r] = p.ID
-		l.Device[r] = p.Meta.Device
 		l.Fresh[r] = p.fresh()
 		if _, model, ok := strings.Cut(p.Meta.Device, " "); ok {
 			models[r] = model
