@@ -15,8 +15,8 @@ import (
 // without a reason, a link that nobody can judge, and where nobody is found (who is, is waited
 // for) a rank that may wait for one that is missing, or somebody for whom others wait unseen.
 func (e *Engine) hidden(found bool) string {
-	missing := e.missing()
-	if why := cmp.Or(e.hostTimes(), e.unexplained(missing, found), e.links.Unjudged()); why != "" || found {
+	missing, who := e.missing()
+	if why := cmp.Or(e.hostTimes(), e.unexplained(missing, who, found), e.links.Unjudged()); why != "" || found {
 		return why
 	}
 
@@ -24,7 +24,7 @@ func (e *Engine) hidden(found bool) string {
 		return why // in a pipeline everybody waits in its bubbles, which says nothing
 	}
 
-	return cmp.Or(e.waitedFor(), e.maybeWaited(missing))
+	return cmp.Or(e.waitedFor(), e.maybeWaited(missing, who))
 }
 
 // moreWords is what to do where a light recording hides something.
@@ -46,14 +46,14 @@ func (e *Engine) hostTimes() string {
 // unexplained says that steps became longer, and that nothing of what is recorded did by as
 // much: where no own time is recorded, or nothing of some ranks, that may hold the reason. Where all
 // is recorded a change of the whole job says so, and congestion that passes makes none.
-func (e *Engine) unexplained(missing missing, found bool) string {
+func (e *Engine) unexplained(missing int, who string, found bool) string {
 	light := e.light()
 	if !light && found {
 		return ""
 	}
 
 	least := math.Log1p(e.cfg.MinImpact)
-	if !light && missing.Ranks == 0 {
+	if !light && missing == 0 {
 		if e.links.Busy() {
 			return "" // congestion
 		}
@@ -76,8 +76,8 @@ func (e *Engine) unexplained(missing missing, found bool) string {
 	switch {
 	case light:
 		return why + moreWords
-	case missing.Ranks > 0:
-		return why + ": " + missing.String()
+	case missing > 0:
+		return why + ": " + who
 	}
 
 	return why
@@ -122,35 +122,20 @@ func (e *Engine) lockstep() string {
 	return ""
 }
 
-// missing are ranks of which nothing is known now.
-type missing struct {
-	Ranks int // how many
-	First int // the first of those that were known once, -1 where none was
-}
-
-// missing counts the ranks of the job whose own work was not measured in any of the last steps.
-func (e *Engine) missing() missing {
-	m := missing{Ranks: max(0, e.world()-len(e.layout.Ranks)), First: -1}
+// missing counts the ranks of the job whose own work was not measured in any of the last steps, and says so.
+func (e *Engine) missing() (ranks int, said string) {
+	ranks, said = max(0, e.world()-len(e.layout.Ranks)), "one rank is not recorded"
 	for r, rank := range e.layout.Ranks {
 		if !e.worked(r) {
-			if m.Ranks++; m.First < 0 {
-				m.First = rank
-			}
+			ranks, said = ranks+1, fmt.Sprintf("rank %d is not recorded", rank)
 		}
 	}
 
-	return m
-}
-
-func (m missing) String() string {
-	switch {
-	case m.Ranks > 1:
-		return fmt.Sprintf("%d ranks are not recorded", m.Ranks)
-	case m.First >= 0:
-		return fmt.Sprintf("rank %d is not recorded", m.First)
+	if ranks > 1 {
+		said = fmt.Sprintf("%d ranks are not recorded", ranks)
 	}
 
-	return "one rank is not recorded"
+	return ranks, said
 }
 
 // worked reports whether a rank's own work was measured in any of the last steps.
@@ -169,8 +154,8 @@ func (e *Engine) worked(r int) bool {
 // who is slow keeps everybody waiting. Where even the one that waits least is in bare
 // communication for long, that may be the wire, or the time until such a rank comes. One that
 // is missing among many is hardly the slow one.
-func (e *Engine) maybeWaited(missing missing) string {
-	if missing.Ranks == 0 || float64(missing.Ranks) < unrecordedRanks*float64(e.world()) {
+func (e *Engine) maybeWaited(missing int, who string) string {
+	if missing == 0 || float64(missing) < unrecordedRanks*float64(e.world()) {
 		return ""
 	}
 
@@ -186,7 +171,7 @@ func (e *Engine) maybeWaited(missing missing) string {
 	}
 
 	return fmt.Sprintf("%s, and all others are in bare communication for %.0f %% of a step or more: they may wait for it, and nothing tells what it does meanwhile",
-		missing, math.Floor(100*least/e.stepMedian))
+		who, math.Floor(100*least/e.stepMedian))
 }
 
 // waitedFor says for whom others wait unseen, "" where they don't. Communication inside a

@@ -196,15 +196,7 @@ func (e *Engine) began(c *candidate, k int) bool {
 }
 
 // roleRecorded reports whether every rank of r's role has records.
-func (e *Engine) roleRecorded(r int) bool {
-	for _, p := range e.layout.Roles[e.layout.Role[r]].Rows {
-		if e.judged[p] == 0 {
-			return false
-		}
-	}
-
-	return true
-}
+func (e *Engine) roleRecorded(r int) bool { return !e.anyUnjudged(e.layout.Roles[e.layout.Role[r]].Rows) }
 
 // explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
 // anyway, for as long, and c was not accused before o became slow. One that has nothing but such time itself must
@@ -358,15 +350,10 @@ func (e *Engine) slowest(r, k int) float64 {
 
 // recorded reports whether every rank that should be in the replica has records.
 func (e *Engine) recorded(q int32) bool {
-	if e.layout.Partial[q] {
-		return false
-	}
+	return !e.layout.Partial[q] && !e.anyUnjudged(e.layout.Replicas[q])
+}
 
-	for _, r := range e.layout.Replicas[q] {
-		if e.judged[r] == 0 {
-			return false
-		}
-	}
-
-	return true
+// anyUnjudged reports whether one of the rows has no records.
+func (e *Engine) anyUnjudged(rows []int32) bool {
+	return slices.ContainsFunc(rows, func(r int32) bool { return e.judged[r] == 0 })
 }

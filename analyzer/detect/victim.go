@@ -138,7 +138,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 	mine := t.Middle(c.row)
 	for _, m := range frame.Inner {
 		g := e.groupOf(c.row, m)
-		if g == nil || !e.seen[m] || g.Complete() && !slices.ContainsFunc(g.Rows, func(p int32) bool { return e.judged[p] == 0 }) {
+		if g == nil || !e.seen[m] || g.Complete() && !e.anyUnjudged(g.Rows) {
 			continue
 		}
 
