@@ -91,10 +91,10 @@ type Engine struct {
 	history   []verdict.Node // of ranks whose confirmed episodes ended, bounded
 	events    []event        // transients, bounded
 	carried   map[string]carry
-	inGroup   [frame.MetricCount][]int32 // row → group of the dimension, made on demand
+	inGroup   [frame.MetricCount][]int32    // row → group of the dimension, made on demand
 	cases     [signals]map[int]verdict.Node // row → what is said of it, while it is slow in the signal
-	home      []int32   // of each role the node that has most of it, -1 where peers elsewhere tell
-	residents [][]int32 // the rows of each role on it, or all
+	home      []int32                       // of each role the node that has most of it, -1 where peers elsewhere tell
+	residents [][]int32                     // the rows of each role on it, or all
 	aloneV    []float32
 
 	v     [signals][]float32 // residuals of the step at hand

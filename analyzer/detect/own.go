@@ -196,7 +196,9 @@ func (e *Engine) began(c *candidate, k int) bool {
 }
 
 // roleRecorded reports whether every rank of r's role has records.
-func (e *Engine) roleRecorded(r int) bool { return !e.anyUnjudged(e.layout.Roles[e.layout.Role[r]].Rows) }
+func (e *Engine) roleRecorded(r int) bool {
+	return !e.anyUnjudged(e.layout.Roles[e.layout.Role[r]].Rows)
+}
 
 // explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
 // anyway, for as long, and c was not accused before o became slow. One that has nothing but such time itself must

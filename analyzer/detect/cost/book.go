@@ -61,8 +61,8 @@ type Book struct {
 
 	faults   []Fault
 	accounts map[string]Account // by node; "" is all together
-	clock    float64           // seconds of all steps so far
-	spells   map[string]*spell // of nodes that were slow in single steps
+	clock    float64            // seconds of all steps so far
+	spells   map[string]*spell  // of nodes that were slow in single steps
 	habits   habits
 	played   [threshold.Window]played // the steps of the window, as far as they were played
 
