@@ -145,6 +145,7 @@ func (e *Engine) refresh() {
 		for s := range signals {
 			if c.has[s] && !e.tracks[s].Recovering(c.row) {
 				e.cases[s][c.row] = n
+				e.tracks[s].Accuse(c.row)
 			}
 		}
 	}

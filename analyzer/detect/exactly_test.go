@@ -116,6 +116,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"whole-host", 1795869633},        // a node that has two of a role's three ranks is slow against its past
 		{"compound", 5550047},             // who waits for a slow rank waits inside its forward passes as well
 		{"few-replicas", 1802869686},      // what a slow stage alone tells of a replica's work is little
+		{"culprits", 1795872575},          // who was accused while it waited is explained by who was slow by then
 		{"routing", 5772156702},           // of several nodes that are late together none is late by itself
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})

@@ -206,7 +206,7 @@ func (e *Engine) roleRecorded(r int) bool {
 func (e *Engine) explains(o, c *candidate) bool {
 	later := o.sinceAt - c.sinceAt
 	together := abs(later) <= threshold.BlockSteps && o.excess*0.9 > c.excess
-	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] || later > threshold.BlockSteps && e.accused(own, c.row) {
+	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] || later > threshold.BlockSteps && e.accused(own, c.row) && e.tracks[own].AccusedAt(c.row) <= o.sinceAt {
 		return false
 	}
 

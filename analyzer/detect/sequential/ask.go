@@ -50,11 +50,18 @@ func (t *Test) End(r int) {
 	}
 }
 
-// Accuse says that unit r, which is no rank, is accused of its episode: what a rank is accused of is kept as a finding.
-func (t *Test) Accuse(r int) { t.accused[r] = true }
+// Accuse says that unit r is accused of its episode.
+func (t *Test) Accuse(r int) {
+	if t.accused[r] == 0 {
+		t.accused[r] = int32(t.count)
+	}
+}
 
 // Accused reports whether unit r was accused in this episode.
-func (t *Test) Accused(r int) bool { return t.accused[r] }
+func (t *Test) Accused(r int) bool { return t.accused[r] > 0 }
+
+// AccusedAt is the count at which unit r was accused first in this episode, 0 if it was not.
+func (t *Test) AccusedAt(r int) int { return int(t.accused[r]) }
 
 // Recovering reports whether unit r was slow, and may be well again.
 func (t *Test) Recovering(r int) bool { return t.fall[r] > 0 }

@@ -48,7 +48,7 @@ type Test struct {
 	phase, passes   []uint8
 	lanePasses      []uint8
 	slow            []bool  // only a slow lane saw it: single steps can't end it
-	accused         []bool  // it was in this episode
+	accused         []int32 // when it was, in this episode; 0 = not
 	warm            []uint8 // warm-up steps still to come
 	warmed          []uint8 // warm-up steps that are in the record
 	first           []int32 // count at the unit's first value, -1 none
@@ -130,7 +130,7 @@ func New(cfg *threshold.Config, n int, u Units) *Test {
 	t.baseN = make([]uint16, n)
 	t.climb, t.fall = f32(), f32()
 	t.phase, t.passes, t.lanePasses = make([]uint8, n), make([]uint8, n), make([]uint8, n)
-	t.warm, t.warmed, t.slow, t.accused = make([]uint8, n), make([]uint8, n), make([]bool, n), make([]bool, n)
+	t.warm, t.warmed, t.slow, t.accused = make([]uint8, n), make([]uint8, n), make([]bool, n), make([]int32, n)
 	t.first, t.firstLabel = make([]int32, n), make([]int64, n)
 	t.since, t.detected, t.until = make([]int64, n), make([]int64, n), make([]int64, n)
 	t.sinceAt, t.fallAt = make([]int32, n), make([]int32, n)
@@ -223,7 +223,7 @@ func (t *Test) Forget(r int) {
 func (t *Test) endEpisode(r int) {
 	t.phase[r], t.passes[r], t.lanePasses[r] = ok, 0, 0
 	t.climb[r], t.fall[r], t.sum[r], t.sumN[r] = 0, 0, 0, 0
-	t.z[r], t.effect[r], t.slow[r], t.accused[r] = 0, 0, false, false
+	t.z[r], t.effect[r], t.slow[r], t.accused[r] = 0, 0, false, 0
 }
 
 // label returns the step number of the analysed step with that count.
