@@ -122,11 +122,15 @@ func TestHard_ExactlyThese(t *testing.T) {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
 	}
 
-	for _, seed := range []uint64{
-		240506531, // a few long steps among ordinary ones are no passing time
-		240506540, // the older of the nodes that pause together pauses no more often
+	for _, tt := range []struct {
+		name string
+		seed uint64
+	}{
+		{"compound", 240506531},    // a few long steps among ordinary ones are no passing time
+		{"compound", 240506540},    // the older of the nodes that pause together pauses no more often
+		{"absent-mates", 74828023}, // one rank of a replica tells no more of it than of itself
 	} {
-		exactly(t, "compound", seed, func(c *simulate.Config) {
+		exactly(t, tt.name, tt.seed, func(c *simulate.Config) {
 			c.Faults, c.Expect, c.Steps, c.Model.Seconds = nil, simulate.Expect{}, 1440, 10
 		})
 	}

@@ -81,7 +81,7 @@ func (e *Engine) wholeNodes(all nodes) {
 func (e *Engine) slowWholes() (slow []unit) {
 	for s, t := range e.wholes {
 		for q, rows := range e.layout.Replicas {
-			if !t.Active(q) || e.singleNode(rows) < 0 || slices.ContainsFunc(slow, func(u unit) bool { return u.at == q }) || slices.ContainsFunc(rows, e.tiedElsewhere) {
+			if !t.Active(q) || !e.isWhole(rows) || slices.ContainsFunc(slow, func(u unit) bool { return u.at == q }) || slices.ContainsFunc(rows, e.tiedElsewhere) {
 				continue
 			}
 
@@ -115,6 +115,20 @@ func (e *Engine) slowWholes() (slow []unit) {
 // computes slowly, and these where they hold exchanges between experts.
 func (e *Engine) mayHoldWaits(s signal, rows []int32) bool {
 	return e.byForward() && (s == own || e.groupOf(int(rows[0]), frame.EP) != nil)
+}
+
+// isWhole reports whether the recorded ranks of a replica are on one node and of several stages: of one alone nobody
+// can tell its work from slowness.
+func (e *Engine) isWhole(rows []int32) bool {
+	stage := func(r int32) int {
+		if g := e.layout.Role[r]; g >= 0 {
+			return e.layout.Roles[g].Stage
+		}
+
+		return -1
+	}
+
+	return e.singleNode(rows) >= 0 && slices.ContainsFunc(rows, func(r int32) bool { return stage(r) != stage(rows[0]) })
 }
 
 // tiedElsewhere reports whether row r works in lockstep with ranks on other nodes, and no record tells who of them
