@@ -77,16 +77,17 @@ func (e *Engine) slowElsewhere(r int) bool {
 // onlyForwardPassed reports the same of an episode of its forward passes that is just over, whatever they
 // hold.
 func (e *Engine) onlyForwardPassed(r int, ep sequential.Episode) bool {
-	if !e.seen[frame.Self] || !e.tracks[own].Healthy(r) || ep.Ago > threshold.Window {
+	if !e.seen[frame.Self] || !e.tracks[own].Healthy(r) {
 		return false
 	}
 
-	v := e.tracks[own].Values(r, ep.Ago)
-	if len(v) < ep.Steps {
+	back := min(ep.Ago, threshold.Window)
+	v, known := e.tracks[own].Values(r, back), ep.Steps-(ep.Ago-back) // its last steps are remembered longest
+	if known <= 0 || len(v) < known {
 		return false // not to be told
 	}
 
-	return e.lacks(r, float64(robust.Median(v[:ep.Steps])), ep.Effect)
+	return e.lacks(r, float64(robust.Median(v[:known])), ep.Effect)
 }
 
 // exchanges reports whether forward passes of rank r hold exchanges between experts, or nobody knows

@@ -57,7 +57,7 @@ func (t *Test) over(r, now int) Episode {
 
 	starting := t.warmed[r] > 0 && t.sinceAt[r]-t.first[r] < warmUp
 	ep.Event = ep.Steps <= transientSteps && ep.Steps >= suspectAt && share >= threshold.SlowShare &&
-		ep.Effect >= max(eventEffect, eventSigmas*float64(t.Noise(r))) && !starting
+		ep.Effect*share >= max(eventEffect, eventSigmas*float64(t.Noise(r))) && !starting
 
 	t.endEpisode(r)
 	return ep

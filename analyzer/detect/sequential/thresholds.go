@@ -50,8 +50,8 @@ const (
 	recoverySteps = 20
 	// transientSteps is the longest episode that is an event, not a condition.
 	transientSteps = 30
-	// eventEffect is the least mean effect of an event: what is smaller and passes
-	// is noise nobody can check.
+	// eventEffect is the least effect of an event, what its slow steps have over all of its steps: what is
+	// smaller and passes is noise nobody can check.
 	eventEffect = 0.08
 	eventSigmas = 3.0
 )
