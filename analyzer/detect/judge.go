@@ -106,10 +106,10 @@ func (e *Engine) leaders(v []float32, step float64) []bool {
 			}
 
 			mine := excess(r)
-			apart := func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] }
+			elsewhere := func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] }
 			leads[r] = step-e.stepMedian >= awaitedShare*float64(mine) &&
-				!slices.ContainsFunc(rows, func(p int32) bool { return apart(p) && v[p] > v[r]-mine/2 }) &&
-				!slices.ContainsFunc(e.layout.Replicas[e.layout.Replica[r]], func(p int32) bool { return apart(p) && excess(p) > mine })
+				!slices.ContainsFunc(rows, func(p int32) bool { return elsewhere(p) && v[p] > v[r]-mine/2 }) &&
+				!slices.ContainsFunc(e.layout.Replicas[e.layout.Replica[r]], func(p int32) bool { return elsewhere(p) && excess(p) > mine })
 		}
 	}
 

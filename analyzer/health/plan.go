@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -288,7 +289,7 @@ func eventName(job string, e verdict.Event) string {
 // load reads the state of an earlier process.
 func (c *Cluster) load() error {
 	var s state
-	if err := LoadState(c.o.StateFile, &s); err != nil {
+	if err := keep.LoadState(c.o.StateFile, &s); err != nil {
 		return fmt.Errorf("load state of the cluster %s: %w; it says which nodes were acted on: look at them before you move it away", c.o.StateFile, err)
 	}
 
@@ -310,7 +311,7 @@ func (c *Cluster) save() error {
 		return nil
 	}
 
-	if err := SaveState(c.o.StateFile, c.state); err != nil {
+	if err := keep.SaveState(c.o.StateFile, c.state); err != nil {
 		return fmt.Errorf("save state of the cluster: %w", err)
 	}
 

@@ -64,8 +64,8 @@ func (t *Test) over(r, now int) Episode {
 }
 
 // begin moves the beginning of unit r's episode to where its residuals pass half of what it is
-// slow by, and counts its slow steps from there: the CUSUM may have climbed before, by chance. The step at hand is
-// not counted yet.
+// slow by, and counts its slow steps from there, the one at hand included: the CUSUM may have climbed before,
+// by chance. t.count does not have the step at hand yet.
 func (t *Test) begin(r int) {
 	if t.FromStart(r) || t.sumN[r] == 0 {
 		return

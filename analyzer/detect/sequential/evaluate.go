@@ -262,7 +262,6 @@ func (t *Test) evaluateLanes(r int) {
 		return
 	}
 
-	pure := t.Pure && t.sigma[len(t.Roles)] <= pureNoise
 	for i, l := range lanes {
 		m, from := float64(t.laneMean[i][r])-t.skew[1+i], float32(t.cfg.Effect/2+t.skew[1+i])
 		switch {
@@ -277,17 +276,7 @@ func (t *Test) evaluateLanes(r int) {
 			continue
 		}
 
-		apart := math.Hypot(t.tauLane[i], t.unsure*tauFloor)
-		if pure {
-			apart = max(t.tauLane[i], t.unsure*tauFloor)
-		}
-
-		apart = math.Hypot(apart, t.Load)
-		z := m / apart
-		if t.orphaned(int32(r)) {
-			z = m / math.Hypot(apart, robust.MedianLoss*float64(t.Left[r])/math.Sqrt(float64(l*threshold.BlockSteps)))
-		}
-
+		z := m / t.lanesApart(r, i)
 		if l >= LongBlocks {
 			z = max(z, t.laneRise(r, i))
 		}

@@ -172,3 +172,19 @@ func percentileSpread(v []float32) float32 {
 
 	return robust.Kth(v, len(v)*4/5) / 1.2816
 }
+
+// lanesApart is how far the i-th lanes of well units lie apart, and farther for unit r where its mates are not recorded.
+func (t *Test) lanesApart(r, i int) float64 {
+	floor := t.unsure * tauFloor
+	apart := math.Hypot(t.tauLane[i], floor)
+	if t.Pure && t.sigma[len(t.Roles)] <= pureNoise {
+		apart = max(t.tauLane[i], floor)
+	}
+
+	apart = math.Hypot(apart, t.Load)
+	if t.orphaned(int32(r)) {
+		apart = math.Hypot(apart, robust.MedianLoss*float64(t.Left[r])/math.Sqrt(float64(lanes[i]*threshold.BlockSteps)))
+	}
+
+	return apart
+}

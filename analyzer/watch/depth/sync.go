@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/analyzer/health"
+	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
 // Waits between attempts at one agent.
@@ -160,7 +160,7 @@ func (d *Depth) note(was switched, left bool, err error) {
 // case wants it.
 func (d *Depth) load() error {
 	var list []switched
-	if err := health.LoadState(d.o.StateFile, &list); err != nil {
+	if err := keep.LoadState(d.o.StateFile, &list); err != nil {
 		return fmt.Errorf("load state of depth %s: %w; it says which agents were switched: `laggard trace status` there before you move it away", d.o.StateFile, err)
 	}
 
@@ -183,7 +183,7 @@ func (d *Depth) save() error {
 	}
 
 	slices.SortFunc(list, func(a, b switched) int { return a.compare(b.place) })
-	if err := health.SaveState(d.o.StateFile, list); err != nil {
+	if err := keep.SaveState(d.o.StateFile, list); err != nil {
 		return fmt.Errorf("save state of depth: %w", err)
 	}
 

@@ -1,11 +1,9 @@
-package health
+package keep
 
 import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-
-	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
 // A state file keeps what a process has set elsewhere, as JSON, for the one after it to take back.
@@ -20,7 +18,7 @@ func LoadState(file string, v any) error {
 		return nil
 	}
 
-	data, err := keep.Read(file, maxState)
+	data, err := Read(file, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -43,5 +41,5 @@ func SaveState(file string, v any) error {
 		return err
 	}
 
-	return keep.Write(file, 0o600, data)
+	return Write(file, 0o600, data)
 }
