@@ -118,6 +118,8 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"few-replicas", 1802869686},      // what a slow stage alone tells of a replica's work is little
 		{"culprits", 1795872575},          // who was accused while it waited is explained by who was slow by then
 		{"absent-10", 1795874328},         // nor are slow steps among others as long as they would be without those
+		{"congestion", 1795874328},        // who waited for a congested wire is not named when that is over
+		{"healthy", 1795872798},           // a run of long steps that chance makes somewhere is no change
 		{"routing", 5772156702},           // of several nodes that are late together none is late by itself
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})

@@ -24,10 +24,15 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	t := e.tracks[own]
 	k := t.Recent(r)
 	// Who is waited for inside the forward pass, by members of its own groups and by
-	// as much, is late itself: what all of them wait for makes all of them late.
-	leads := e.innerLead(r, k) >= awaitedShare*c.excess
+	// as much, is late itself: what all of them wait for makes all of them late. Of time that comes and goes the
+	// last steps may tell less than the window that alarmed.
+	leads := e.innerLead(r, k) >= awaitedShare*max(c.excess, -e.value(r, own, k)*math.Expm1(-c.effect))
 	if !leads && !e.recorded(q) || e.comesAndGoes(c, leads) {
 		return false
+	}
+
+	if !e.accused(own, r) && t.Recovering(r) {
+		return false // what it waited for is over, and its window does not tell any more
 	}
 
 	if min(c.effect, 2*t.Standing(r)) < sequential.LongShare*e.cfg.MinEffect {
@@ -59,7 +64,14 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 		return false
 	}
 
-	return leads || !e.awaitsWires(c, k) && (e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k))
+	return leads || !e.awaitsWires(c, k) && !e.awaitsStages(c, k) && (e.uncontested(c, most) || e.awaited(c, k) || e.began(c, k))
+}
+
+// awaitsStages reports whether a rank waits longer than its peers for other stages, by a part of its excess: who is
+// late itself finds its work waiting.
+func (e *Engine) awaitsStages(c *candidate, k int) bool {
+	theirs := e.recent.Over(frame.PP, sample(e.layout.Roles[e.layout.Role[c.row]].Rows), k, func(p int) bool { return p == c.row })
+	return e.recent.Median(frame.PP, c.row, k)-theirs > mateShare*c.excess
 }
 
 // awaitsWires reports whether transfers inside the forward passes of a pipeline mate on another node take as much

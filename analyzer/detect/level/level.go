@@ -246,7 +246,7 @@ func (v *Job) Change(kind int) (rise float64, since int64) {
 	return float64(now - ref), v.labels[at]
 }
 
-// chance is that of run blocks in a row above half, as often as those before were.
+// chance is that of run blocks in a row above half, as often as those before were, and in any of as many places.
 func chance(before []float32, half float32, run int) float64 {
 	above := 1.0
 	for _, x := range before {
@@ -255,7 +255,8 @@ func chance(before []float32, half float32, run int) float64 {
 		}
 	}
 
-	return math.Pow(above/float64(len(before)+2), float64(run))
+	n := float64(len(before) + 1)
+	return n * math.Pow(above/(n+1), float64(run))
 }
 
 // Along is the rise of the step time since the work of all roles grew: where waits
