@@ -32,6 +32,34 @@ func (t *Test) closeBlock(r int) {
 	}
 
 	t.fillLanes(r)
+	if t.phase[r] == degraded && !t.Accused(r) && t.baseN[r] < minBase && !t.SelfOnly {
+		t.beginAgain(r)
+	}
+}
+
+// beginAgain begins the episode of unit r where it rose. It was slower than its peers since before it had a past, nobody
+// accused it, and it has become twice as slow and more: what it was, as an older device is, is its past.
+func (t *Test) beginAgain(r int) {
+	const span = threshold.Window / threshold.BlockSteps
+	now, _ := t.middleBlock(r, 0, span)
+	past, n := t.before(r, t.count-threshold.Window)
+	rise := now - past
+	if n < minBase || rise < max(now/2, float32(t.cfg.Effect)) {
+		return
+	}
+
+	for k := range span {
+		if x, _ := t.middleBlock(r, k, k+1); !(x > past+rise/2) {
+			return
+		}
+	}
+
+	t.base[r], t.baseN[r] = past, uint16(n)
+	at := t.count - threshold.Window
+	t.since[r], t.sinceAt[r], t.detected[r] = t.label(at), int32(at), t.label(t.count-1)
+	if o := t.try(r, threshold.Window); o.pass {
+		t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
+	}
 }
 
 // creeps reports whether unit r has been above its own past for blocks in a row, by
