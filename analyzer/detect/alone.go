@@ -119,16 +119,20 @@ func (e *Engine) findHomes() {
 }
 
 // aloneNodes names a node that is the home of a role which became slow against its own past while the rest of
-// the job did not.
+// the job did not: where the middle of all stages takes longer as well, by most of that.
 func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
+	slow := e.slowAlone(culprits)
 	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
 		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
-			return // everybody changed
+			slow = slices.DeleteFunc(slow, func(u unit) bool {
+				effect, _ := e.alone[u.signal].Last(u.at)
+				return effect < explainedShare*work // everybody changed
+			})
 		}
 	}
 
 	here := map[string]bool{}
-	for _, u := range e.slowAlone(culprits) {
+	for _, u := range slow {
 		rows, t := e.residents[u.at], e.alone[u.signal]
 		n := all.of(e.nodeOf(int(rows[0])))
 		if n.State != "" && !here[n.Node] {

@@ -72,6 +72,17 @@ func TestAlone_MostOrHalfOfAStageOnOneNode(t *testing.T) {
 	}
 }
 
+// TestAlone_MostOfTwoStagesOnOneNode: half of the stages take longer, and so does their middle, but not all of them.
+func TestAlone_MostOfTwoStagesOnOneNode(t *testing.T) {
+	priced(t, simulate.Config{
+		Shape:  simulate.Shape{DP: 6, PP: 4, MicroBatches: 8, RanksPerNode: 8},
+		Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Factor: 1.56, From: 90}},
+	}, verdict.Compute)
+}
+
+// TestWhole_StaysNamed: how clearly its own time speaks against a replica on one node comes and goes with the noise.
+func TestWhole_StaysNamed(t *testing.T) { exactly(t, "whole-host", 1795874317, func(*simulate.Config) {}) }
+
 // TestWhole_BesideForwardPasses: a node has a replica with all its stages, which is slow in its backward passes or
 // between them. What the stages of a replica have in common looks like its work, which forward passes would show.
 func TestWhole_BesideForwardPasses(t *testing.T) {

@@ -119,6 +119,10 @@ func (e *Engine) refresh() {
 		culprits, _ = e.accuse(e.candidates())
 	}
 
+	for _, u := range e.slowWholes() {
+		e.wholes[u.signal].Accuse(u.at)
+	}
+
 	for _, u := range e.slowAlone(culprits) {
 		e.alone[u.signal].Accuse(u.at)
 	}

@@ -85,7 +85,7 @@ func (e *Engine) slowWholes() (slow []unit) {
 				continue
 			}
 
-			if _, z := t.Last(q); e.mayHoldWaits(signal(s), rows) && (z < ownAlarm || slices.ContainsFunc(rows, func(r int32) bool { return e.onSlowLink(int(r), false) })) {
+			if _, z := t.Last(q); e.mayHoldWaits(signal(s), rows) && (z < ownAlarm && !t.Accused(q) || slices.ContainsFunc(rows, func(r int32) bool { return e.onSlowLink(int(r), false) })) {
 				continue
 			}
 
