@@ -229,8 +229,12 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 }
 
 // leadsAlone reports whether a role with more own time than it had waits for nobody: no link of its groups is
-// slow, and nobody on another node has as much more.
+// slow, nobody on another node has as much more, and it was not named first in congestion, or when that is over.
 func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
+	if t := e.alone[own]; !t.Accused(g) && (t.Recovering(g) || e.links.Busy()) {
+		return false
+	}
+
 	x := e.aloneExcess(g)
 	for node, y := range rises {
 		if node != e.home[g] && y*pipelineLead > x {

@@ -121,6 +121,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"congestion", 1795874328},        // who waited for a congested wire is not named when that is over
 		{"healthy", 1795872798},           // a run of long steps that chance makes somewhere is no change
 		{"compound", 1795874336},          // an older device that gets slow was not slow before
+		{"recomputation", 1795883199},     // whose own time is long for it waits is not named for a little more of forward passes
 		{"routing", 5772156702},           // of several nodes that are late together none is late by itself
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})

@@ -67,7 +67,7 @@ func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 }
 
 // waitsInside reports whether the forward passes of a rank, whose pipeline waits for one that is
-// slower anyway, are no longer by themselves. Ranks in lockstep end them together: whose take
+// slower anyway, are no longer by themselves, or by little of what its own time is longer. Ranks in lockstep end them together: whose take
 // longer than a mate's began them earlier and waited, though no range may tell; nor does where a
 // mate is missing.
 func (e *Engine) waitsInside(c *candidate, all []candidate) bool {
@@ -76,6 +76,10 @@ func (e *Engine) waitsInside(c *candidate, all []candidate) bool {
 		return o.has[compute] && o.excess >= c.excess && e.explains(&o, c)
 	}) {
 		return false
+	}
+
+	if hardly := e.tracks[compute].Standing(c.row) < computeShare*e.tracks[own].Standing(c.row); hardly {
+		return true
 	}
 
 	most := (1 - residual.VictimShare) * e.excess(c.row, compute, nil)
