@@ -24,7 +24,6 @@ type spool struct {
 	noFile error // why there is no file: all records stay in memory
 	data   []byte
 	order  []ref
-	spare  []ref // as large, to sort
 	file   *os.File
 	ends   []int64 // of each part in the file
 }
@@ -66,38 +65,9 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 	return nil
 }
 
-// sort puts the records in memory in order. It merges stretches that rise already, for those of one
-// process mostly come in order: half the time of a sort that compares them all.
+// sort puts the records in memory in order, those of one time as they came.
 func (s *spool) sort() {
-	var ends []int
-	for i := range s.order {
-		if i+1 == len(s.order) || s.order[i+1].at < s.order[i].at {
-			ends = append(ends, i+1)
-		}
-	}
-
-	s.spare = slices.Grow(s.spare[:0], len(s.order))[:len(s.order)]
-	for len(ends) > 1 {
-		from, merged := 0, ends[:0]
-		for i := 0; i < len(ends); i += 2 {
-			middle, end := ends[i], ends[min(i+1, len(ends)-1)]
-			merge(s.spare[from:end], s.order[from:middle], s.order[middle:end])
-			from, merged = end, append(merged, end)
-		}
-
-		s.order, s.spare, ends = s.spare, s.order, merged
-	}
-}
-
-// merge fills to with a and b, which are in order. Those of a came first.
-func merge(to, a, b []ref) {
-	for k := range to {
-		if len(b) == 0 || len(a) > 0 && a[0].at <= b[0].at {
-			to[k], a = a[0], a[1:]
-		} else {
-			to[k], b = b[0], b[1:]
-		}
-	}
+	slices.SortFunc(s.order, func(a, b ref) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
 }
 
 // record is the record at a place of data, without its head.
@@ -180,7 +150,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 		*s = spool{}
 	}()
 	// The memory of the last part is given back before the parts are read again.
-	s.data, s.order, s.spare = nil, nil, nil
+	s.data, s.order = nil, nil
 	var parts []*part // in the order of their records
 	put := func(p *part) error {
 		more, err := p.next()
