@@ -54,7 +54,7 @@ const historySamples = 256
 func (h *History) init(job string) {
 	if h.feed == nil {
 		h.feed = New()
-		h.feed.Processes.samples = historySamples
+		h.feed.samples = historySamples
 		h.steps = map[frame.Place]int32{}
 	}
 
@@ -79,7 +79,7 @@ func (h *History) Add(rows *row.Rows) {
 // AddRank takes the identity of one process; the highest version counts.
 func (h *History) AddRank(r *row.Rank) {
 	h.init(r.Job)
-	h.feed.Processes.identity(r)
+	h.feed.identity(r)
 }
 
 // AddStep takes one step of one rank. A step that never ended has no duration worth
@@ -92,7 +92,7 @@ func (h *History) AddStep(s *row.Step) {
 	}
 
 	h.feed.accept(s)
-	h.steps[frame.Place{Step: s.Step, Repeat: s.Repeat}]++
+	h.steps[frame.Place{Step: int64(s.Step), Repeat: int32(s.Repeat)}]++
 	if s.Flags&row.FlagSwitched != 0 {
 		h.switched++
 	}
@@ -115,7 +115,14 @@ func (h *History) AddCommunication(c *row.Communication) {
 	w.of(c)
 	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
 	h.windows = true
-	h.keep(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) })
+	h.keep(c.StartNs, func(b []byte) []byte {
+		b, err := binary.Append(append(b, isWindow), binary.LittleEndian, w)
+		if err != nil {
+			panic("BUG: write window: " + err.Error())
+		}
+
+		return b
+	})
 }
 
 // keep spools a record up to the first error; Settle returns that, since those who add rows take none.
@@ -213,7 +220,7 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 	}
 
 	q.Settle(topo, true)
-	w := q.Processes.world
+	w := q.world
 	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, w.Attempts
 	h.bound(f)
 	return f, nil
@@ -233,7 +240,7 @@ func (h *History) bound(f *frame.Frame) {
 	}
 
 	all := slices.SortedFunc(maps.Keys(h.steps), func(a, b frame.Place) int {
-		return cmp.Or(cmp.Compare(h.steps[b], h.steps[a]), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
+		return cmp.Or(cmp.Compare(h.steps[b], h.steps[a]), a.Compare(b))
 	})
 	h.steps, h.left = nil, map[frame.Place]bool{}
 	for _, at := range all[most:] {
@@ -275,7 +282,7 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 		return err
 	}
 
-	w := h.feed.Processes.world
+	w := h.feed.world
 	f.Notes = append(f.Notes, w.Notes...)
 	if dropped > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))
@@ -296,7 +303,10 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 	err := h.rows.each(func(at int64, b []byte) error {
 		if b[0] == isWindow {
 			w := &h.window
-			w.read(b[1:])
+			if _, err := binary.Decode(b[1:], binary.LittleEndian, w); err != nil {
+				panic("BUG: read window: " + err.Error())
+			}
+
 			p := h.processes[w.Process]
 			t.add(p, h.operations.List[w.Op], w)
 			return nil
@@ -307,7 +317,7 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 		// Of a column that waits for completeness alone the end is of no use, and is not spooled.
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
-		if h.left == nil || !h.left[frame.Place{Step: uint64(s.Step), Repeat: uint16(s.Repeat)}] {
+		if h.left == nil || !h.left[frame.Place{Step: s.Step, Repeat: s.Repeat}] {
 			q.place(p, s)
 			p.begun = true
 		}
@@ -328,11 +338,11 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 func (h *History) transfers() *transfers {
 	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
 	if h.windows {
-		w := h.feed.Processes.world
+		w := h.feed.world
 		var layouts []*frame.Layout
 		// Every launch has a layout of its own, and a group may exist in one of them alone.
 		for k := range w.Attempts {
-			layouts = append(layouts, w.Layout(k, w.Beginning(k)))
+			layouts = append(layouts, w.Layout(k))
 		}
 
 		t.known = w.Communicators(layouts...)
@@ -360,9 +370,9 @@ func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 // passed returns what reports whether no process can have another row in a column.
 func (h *History) passed() func(*column) bool {
 	var all []*process
-	h.feed.Processes.each(func(p *process) { all = append(all, p) })
-	var at place // of the column that was asked for last,
-	next := 0    // and the first process that it may wait for
+	h.feed.each(func(p *process) { all = append(all, p) })
+	var at frame.Place // of the column that was asked for last,
+	next := 0          // and the first process that it may wait for
 	return func(c *column) bool {
 		if at != c.Place {
 			at, next = c.Place, 0
@@ -378,15 +388,15 @@ func (h *History) passed() func(*column) bool {
 
 // mayBeIn reports whether a row of the process that was not placed yet may belong to a
 // column.
-func (p *process) mayBeIn(c place) bool {
+func (p *process) mayBeIn(c frame.Place) bool {
 	switch {
 	case p.waiting == 0:
 		return false
 	case p.Attempt != c.Attempt:
 		return p.Attempt < c.Attempt
 	case !p.begun:
-		return c.Run > 0 || c.Step >= int64(p.First.Step)
+		return c.Run > 0 || c.Step >= p.First.Step
 	}
 
-	return c.compare(p.at) > 0
+	return c.Compare(p.at) > 0
 }
