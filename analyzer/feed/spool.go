@@ -23,15 +23,9 @@ type spool struct {
 	limit  int   // bytes in memory; 0 means spoolBytes
 	noFile error // why there is no file: all records stay in memory
 	data   []byte
-	order  []ref
+	order  []int // where each record of data is
 	file   *os.File
 	ends   []int64 // of each part in the file
-}
-
-// ref is where a record of data is.
-type ref struct {
-	at   int64
-	from int
 }
 
 const (
@@ -61,19 +55,20 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 	s.data = binary.LittleEndian.AppendUint64(s.data, uint64(at))
 	s.data = write(s.data)
 	binary.LittleEndian.PutUint16(s.data[from:], uint16(len(s.data)-from))
-	s.order = append(s.order, ref{at, from})
+	s.order = append(s.order, from)
 	return nil
 }
 
 // sort puts the records in memory in order, those of one time as they came.
 func (s *spool) sort() {
-	slices.SortFunc(s.order, func(a, b ref) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
+	slices.SortFunc(s.order, func(a, b int) int { return cmp.Or(cmp.Compare(s.at(a), s.at(b)), cmp.Compare(a, b)) })
 }
 
-// record is the record at a place of data, without its head.
-func (s *spool) record(r ref) []byte {
-	return s.data[r.from:][:binary.LittleEndian.Uint16(s.data[r.from:])]
+// record is the record at a place of data, at its time.
+func (s *spool) record(from int) []byte {
+	return s.data[from:][:binary.LittleEndian.Uint16(s.data[from:])]
 }
+func (s *spool) at(from int) int64 { return int64(binary.LittleEndian.Uint64(s.data[from+2:])) }
 
 // part moves what is in memory to the end of the file.
 func (s *spool) part() (err error) {
@@ -132,7 +127,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 	if s.file == nil {
 		s.sort()
 		for _, r := range s.order {
-			if err := take(r.at, s.record(r)[recordHead:]); err != nil {
+			if err := take(s.at(r), s.record(r)[recordHead:]); err != nil {
 				return err
 			}
 		}
