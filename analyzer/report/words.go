@@ -8,20 +8,18 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// tone is how serious a verdict is: it chooses colour and symbol.
-type tone string
-
+// Tones are how serious a verdict is: they choose colour and symbol.
 const (
-	good    tone = "good"    // healthy
-	note    tone = "note"    // healthy, with something to know
-	warn    tone = "warn"    // suspects, or degraded without a cost worth acting on
-	bad     tone = "bad"     // degraded
-	unknown tone = "unknown" // undecided
+	good    = "good"    // healthy
+	note    = "note"    // healthy, with something to know
+	warn    = "warn"    // suspects, or degraded without a cost worth acting on
+	bad     = "bad"     // degraded
+	unknown = "unknown" // undecided
 )
 
 // headline is the verdict in words.
 type headline struct {
-	Tone  tone
+	Tone  string
 	Label string // one word: "Degraded"
 	Title string // one sentence
 	More  string // one or two sentences, may be ""
