@@ -334,23 +334,6 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 	return nil
 }
 
-// transfers is empty. A group has the name that the layouts give it.
-func (h *History) transfers() *transfers {
-	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
-	if h.windows {
-		w := h.feed.world
-		var layouts []*frame.Layout
-		// Every launch has a layout of its own, and a group may exist in one of them alone.
-		for k := range w.Attempts {
-			layouts = append(layouts, w.Layout(k))
-		}
-
-		t.known = w.Communicators(layouts...)
-	}
-
-	return t
-}
-
 // Frame is Settle and Play for whoever wants all metrics of all steps.
 func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 	f, err := h.Settle(topo)

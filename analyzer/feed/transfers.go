@@ -49,6 +49,23 @@ type transferKey struct {
 	from               int64
 }
 
+// transfers is empty. A group has the name that the layouts give it.
+func (h *History) transfers() *transfers {
+	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
+	if h.windows {
+		w := h.feed.world
+		var layouts []*frame.Layout
+		// Every launch has a layout of its own, and a group may exist in one of them alone.
+		for k := range w.Attempts {
+			layouts = append(layouts, w.Layout(k))
+		}
+
+		t.known = w.Communicators(layouts...)
+	}
+
+	return t
+}
+
 // add takes a window of the process.
 func (t *transfers) add(p *process, op string, w *window) {
 	g := p.Talks[w.Talk].Group

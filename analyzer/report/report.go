@@ -40,15 +40,21 @@ func JSON(w io.Writer, v *verdict.Verdict) error {
 // can hold (no NaN, no infinity): who reads the contract need not expect null. What v
 // shares with the detector stays as it is.
 func complete(v *verdict.Verdict) *verdict.Verdict {
-	c := *v
-	fill(reflect.ValueOf(&c).Elem())
-	return &c
+	fill(reflect.ValueOf(&v).Elem())
+	return v
 }
 
-// fill replaces what complete promises in a struct, its lists, and what is in them. A list that JSON leaves
-// out where it is empty may be nil.
+// fill makes what v holds a copy of itself that is as complete promises. A list that JSON leaves out where it is
+// empty may be nil.
 func fill(v reflect.Value) {
 	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			c := reflect.New(v.Type().Elem())
+			c.Elem().Set(v.Elem())
+			v.Set(c)
+			fill(c.Elem())
+		}
 	case reflect.Struct:
 		for f, x := range v.Fields() {
 			if x.Kind() != reflect.Slice || x.Len() > 0 || !strings.HasSuffix(f.Tag.Get("json"), ",omitempty") {
