@@ -53,7 +53,7 @@ func (l *layer) encode(columns, steps int) error {
 	}
 
 	var cells []byte
-	for values := range slices.Chunk(l.values, steps) { // a row each
+	for _, values := range l.values {
 		for i := range columns {
 			from, to := bin(i, columns, steps)
 			x := mean(values[from:to])

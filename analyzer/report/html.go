@@ -70,7 +70,7 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made string) error {
 	layers, stepTimes := p.layers(v), p.times()
 	var medians []float64
 	if len(layers) > 0 && layers[0].Ratio {
-		medians = rankMedians(p, layers[0].values, onset(v, p))
+		medians = rankMedians(layers[0].values, onset(v, p))
 	}
 
 	data, err := pageData(v, p, layers, stepTimes, medians)
@@ -222,12 +222,12 @@ func earliest(nodes []verdict.Node, links []verdict.Link) int64 {
 }
 
 // rankMedians returns the median of each rank over the steps from a column on.
-func rankMedians(p *Picture, values []float32, from int) []float64 {
-	medians := make([]float64, len(p.Ranks))
+func rankMedians(values [][]float32, from int) []float64 {
+	medians := make([]float64, len(values))
 	var own []float64
-	for i := range p.Ranks {
+	for i, row := range values {
 		own = own[:0]
-		for _, v := range p.row(values, i)[from:] {
+		for _, v := range row[from:] {
 			if v == v {
 				own = append(own, float64(v))
 			}

@@ -234,7 +234,7 @@ func TestHTML_CellsComeBack(t *testing.T) {
 	for step := 1; step < 6; step++ {
 		b.run(t, chromedp.Evaluate[chromedp.Void](press("ArrowRight")))
 		tip := eval[string](t, b, `document.getElementById('tip').innerText`)
-		v := p.row(values, s.slow)[step]
+		v := values[s.slow][step]
 		want := "not measured"
 		if v == v {
 			want = strings.TrimSuffix(times(float64(v)), "×")

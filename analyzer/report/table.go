@@ -215,13 +215,17 @@ func evidenceLines(p *printer, n verdict.Node) {
 			break
 		}
 
-		against := ""
+		other, against := "peers", ""
+		if e.Metric == stepMetric {
+			other = "without it"
+		}
+
 		if e.Peers > 0 {
 			against = " = " + times(e.Value/e.Peers)
 		}
 
 		m := measureOf(e.Metric)
-		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(m.name, 13)), e.Rank, seconds(e.Value), m.every, other(e.Metric), seconds(e.Peers), against)
+		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(m.name, 13)), e.Rank, seconds(e.Value), m.every, other, seconds(e.Peers), against)
 	}
 
 	if n.Detail != "" {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,7 +67,8 @@ func headlineOf(v *verdict.Verdict) headline {
 			"A suspicion is confirmed or dropped after some more steps; until then nothing needs to be done."}
 	}
 
-	if f, ok := costliest(v.Findings); ok {
+	if len(v.Findings) > 0 { // of equal ones the first
+		f := slices.MaxFunc(v.Findings, func(a, b verdict.Finding) int { return cmp.Compare(a.JobImpact, b.JobImpact) })
 		h := headline{note, "Healthy", "No node is to blame.", findingTitle(f)}
 		if f.JobImpact > 0 { // what isn't known to cost anything is not said to cost nothing
 			h.More += " " + cost(f.JobImpact, 0)
@@ -353,19 +355,6 @@ func findingTitle(f verdict.Finding) string {
 	}
 
 	return sentence(capital(strings.ReplaceAll(plain(f.Kind), "-", " ")))
-}
-
-// costliest is the finding with the largest impact, the first of equal ones.
-func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
-	var best verdict.Finding
-	found := false
-	for _, f := range findings {
-		if !found || f.JobImpact > best.JobImpact {
-			best, found = f, true
-		}
-	}
-
-	return best, found
 }
 
 // worldSentence says that nobody told the size of the job; "" where somebody did.
