@@ -13,7 +13,6 @@ type column struct {
 	StartNs  int64 // of the lowest row that has one
 	StartRow int
 	Newest   int64    // latest end in it: rows come when their step is over
-	Rows     int      // rows of steps in it
 	Passes   int      // most forward passes of a row in it
 	Owner    []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
 	V        [frame.MetricCount][]float32

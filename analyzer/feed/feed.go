@@ -271,12 +271,8 @@ func (f *Feed) place(p *process, s *step) bool {
 	}
 
 	p.at = col.Place
-	switch had := col.Owner[k]; {
-	// Filled by this process or a later one of its rank: the row came twice, or the step was done again.
-	case had >= owner:
-		return false
-	case had == 0:
-		col.Rows++
+	if col.Owner[k] >= owner {
+		return false // filled by this process or a later one of its rank: the row came twice, or the step was done again
 	}
 
 	col.Owner[k] = owner

@@ -41,10 +41,6 @@ type History struct {
 	// Until bound has chosen which steps are left out.
 	steps map[frame.Place]int32 // rows of each
 	left  map[frame.Place]bool  // steps that are left out
-
-	// Of one row, kept for their memory.
-	step   step
-	window window
 }
 
 // historySamples is how many steps of each process roles are guessed from.
@@ -98,9 +94,10 @@ func (h *History) AddStep(s *row.Step) {
 	}
 
 	p.waiting++
-	h.step.of(s)
+	var x step
+	x.of(s)
 	number := h.number(p)
-	h.keep(s.StartNs, func(b []byte) []byte { return h.step.append(append(b, isStep), number) })
+	h.keep(s.StartNs, func(b []byte) []byte { return x.append(append(b, isStep), number) })
 }
 
 // AddCommunication takes one window of one rank's communication in one group.
@@ -111,8 +108,7 @@ func (h *History) AddCommunication(c *row.Communication) {
 		return
 	}
 
-	w := &h.window
-	w.of(c)
+	w := windowOf(c)
 	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
 	h.windows = true
 	h.keep(c.StartNs, func(b []byte) []byte {
@@ -292,17 +288,18 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 }
 
 // play reads the spool, and hands over steps and windows as soon as they are whole.
-func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) error {
+func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer)) error {
 	q := h.feed
 	q.passed = h.passed()
 	t := h.transfers()
 	observe := func(c *frame.Column) {
-		t.until(c.Attempt, c.Step, window)
-		step(c)
+		t.until(c.Attempt, c.Step, onWindow)
+		onStep(c)
 	}
+	var s step
+	w := &window{}
 	err := h.rows.each(func(at int64, b []byte) error {
 		if b[0] == isWindow {
-			w := &h.window
 			if _, err := binary.Decode(b[1:], binary.LittleEndian, w); err != nil {
 				panic("BUG: read window: " + err.Error())
 			}
@@ -312,13 +309,12 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 			return nil
 		}
 
-		s := &h.step
 		p := h.processes[s.read(b[1:])]
 		// Of a column that waits for completeness alone the end is of no use, and is not spooled.
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
 		if h.left == nil || !h.left[frame.Place{Step: s.Step, Repeat: s.Repeat}] {
-			q.place(p, s)
+			q.place(p, &s)
 			p.begun = true
 		}
 
@@ -330,7 +326,7 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 	}
 
 	q.Release(Over, 0, observe)
-	t.until(math.MaxInt, 0, window)
+	t.until(math.MaxInt, 0, onWindow)
 	return nil
 }
 

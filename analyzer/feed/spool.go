@@ -47,7 +47,7 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 	}
 
 	if s.data == nil {
-		s.data = make([]byte, 0, 1<<16)
+		s.data = make([]byte, 0, cmp.Or(s.limit, spoolBytes)) // at once: what is not written takes no memory
 	}
 
 	from := len(s.data)

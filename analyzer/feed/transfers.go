@@ -21,15 +21,19 @@ type window struct {
 	Quickest       float32 // seconds of a call, NaN unknown
 }
 
-// of makes the window of a row; what is numbered is the caller's.
-func (w *window) of(c *row.Communication) {
+// windowOf makes the window of a row; what is numbered is the caller's.
+func windowOf(c *row.Communication) *window {
 	steps := max(1, c.Steps)
-	w.Repeat, w.Steps, w.From, w.To = c.Repeat, uint16(min(steps, math.MaxUint16)), int64(c.StepFrom), int64(c.StepTo)
-	w.Seconds = float32(float64(c.TotalNs) / 1e9 / float64(steps))
-	w.Bytes, w.Calls = float32(float64(max(0, c.Bytes))/float64(steps)), float32(c.Calls)/float32(steps)
-	if w.Quickest = float32(math.NaN()); c.MinNs > 0 {
+	w := &window{
+		Repeat: c.Repeat, Steps: uint16(min(steps, math.MaxUint16)), From: int64(c.StepFrom), To: int64(c.StepTo),
+		Seconds: float32(float64(c.TotalNs) / 1e9 / float64(steps)), Quickest: frame.NaN,
+		Bytes: float32(float64(max(0, c.Bytes)) / float64(steps)), Calls: float32(c.Calls) / float32(steps),
+	}
+	if c.MinNs > 0 {
 		w.Quickest = float32(float64(c.MinNs) / 1e9)
 	}
+
+	return w
 }
 
 // transfers puts windows of the members of a group together.

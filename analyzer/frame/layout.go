@@ -324,13 +324,6 @@ func (l *Layout) setReplicas(join *Sets) {
 	l.Partial = make([]bool, len(l.Replicas))
 }
 
-// alike puts all present rows into one role, each a replica of its own.
-func (l *Layout) alike(models []string) {
-	l.Stages = 1
-	l.setRoles(make([]position, len(l.Ranks)), models)
-	l.setReplicas(NewSets(len(l.Ranks)))
-}
-
 // rows maps a global rank to its row, for present rows.
 func (l *Layout) rows() map[int]int32 {
 	m := make(map[int]int32, len(l.Ranks))

@@ -222,8 +222,10 @@ func (w *World) setRoles(l *Layout, world int, current []*Process, models []stri
 	case len(own) > 0 && l.assign(own, models):
 		l.setGroups(append(own, file...))
 	default:
-		l.From = "inferred"
-		l.alike(models)
+		// All are alike, each a replica of its own.
+		l.From, l.Stages = "inferred", 1
+		l.setRoles(make([]position, len(l.Ranks)), models)
+		l.setReplicas(NewSets(len(l.Ranks)))
 		l.setGroups(append(file, own...))
 	}
 }
