@@ -24,8 +24,8 @@ func (w *World) infer(l *Layout, current []*Process) {
 func (w *World) talkers(l *Layout) (list []topology.Group, p2p []bool) {
 	known := w.Communicators(l)
 	ranks, pairs := make([][]int, len(known)), make([]bool, len(known))
-	for _, p := range w.all {
-		if w.Row(p.Rank) < 0 || p.Attempt != l.Attempt {
+	for _, p := range w.of[l.Attempt] {
+		if w.Row(p.Rank) < 0 {
 			continue
 		}
 

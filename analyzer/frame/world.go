@@ -22,6 +22,7 @@ type World struct {
 
 	topo   *topology.File
 	all    []*Process
+	of     [][]*Process        // each launch
 	heard  map[uint32]*Process // of each rank, the process that was heard of first
 	seen   [MetricCount]bool
 	talks  bool           // communicators are known
@@ -59,6 +60,11 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 
 	slices.Sort(w.Ranks)
 	w.Attempts = launches(all)
+	w.of = make([][]*Process, w.Attempts)
+	for _, p := range all {
+		w.of[p.Attempt] = append(w.of[p.Attempt], p)
+	}
+
 	return w
 }
 
@@ -108,11 +114,7 @@ func (w *World) rows(ranks []int) (rows []int32) {
 // process of it speaks of, 0 unknown.
 func (w *World) Current(attempt int) (current []*Process, world int) {
 	current = make([]*Process, len(w.Ranks))
-	for _, p := range w.all {
-		if p.Attempt != attempt {
-			continue
-		}
-
+	for _, p := range w.of[attempt] {
 		world = max(world, int(p.Meta.WorldSize))
 		if k := w.Row(p.Rank); k >= 0 && (p.Running || !p.Later && current[k] == nil) {
 			current[k] = p
