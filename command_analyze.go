@@ -209,7 +209,7 @@ func (a *analysis) terminal(w io.Writer) report.TableOptions {
 }
 
 // made is the stamp of what is written now.
-func made() report.Made { return report.Made{At: time.Now(), By: version} }
+func made() string { return report.Made(time.Now(), version) }
 
 // analyzeCommand is the batch verdict: all rows are there, and none is waited for.
 func analyzeCommand() *cobra.Command {

@@ -1,38 +1,18 @@
 package feed
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// place orders the columns of a job.
-type place struct {
-	Attempt, Run int
-	Step         int64
-	Repeat       int32
-}
-
-// compare is the order in which the job ran: a step that comes back after a restart of the loop is
-// behind what ran before it, though its number is lower.
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Run, q.Run), cmp.Compare(p.Step, q.Step), cmp.Compare(p.Repeat, q.Repeat))
-}
-
-// same reports whether both are one column: in which run it stands is how it is found.
-func (p place) same(q place) bool {
-	return p.Attempt == q.Attempt && p.Step == q.Step && p.Repeat == q.Repeat
-}
-
 // column is one step of the job that is being put together.
 type column struct {
-	Place    place
+	Place    frame.Place
 	StartNs  int64 // of the lowest row that has one
 	StartRow int
 	Newest   int64    // latest end in it: rows come when their step is over
-	Rows     int      // rows of steps in it
 	Passes   int      // most forward passes of a row in it
 	Owner    []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
 	V        [frame.MetricCount][]float32
@@ -76,14 +56,14 @@ func (c *column) shown() frame.Column {
 }
 
 // column finds or makes a column, nil when it has gone already.
-func (f *Feed) column(at place) *column {
+func (f *Feed) column(at frame.Place) *column {
 	k, ok := f.find(at)
 	if !ok {
-		if last := f.last(); last != nil && at.compare(last.Place) <= 0 {
+		if last := f.last(); last != nil && at.Compare(last.Place) <= 0 {
 			return nil
 		}
 
-		f.Pending = slices.Insert(f.Pending, k, &column{Place: at, StartRow: -1, Owner: make([]uint16, len(f.Processes.Rows))})
+		f.Pending = slices.Insert(f.Pending, k, &column{Place: at, StartRow: -1, Owner: make([]uint16, len(f.Rows))})
 	}
 
 	return f.Pending[k]
@@ -91,14 +71,14 @@ func (f *Feed) column(at place) *column {
 
 // find returns where the column is in Pending, or belongs. A column that is there
 // under an earlier run stays where it is.
-func (f *Feed) find(at place) (int, bool) {
-	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at place) int { return c.Place.compare(at) })
+func (f *Feed) find(at frame.Place) (int, bool) {
+	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at frame.Place) int { return c.Place.Compare(at) })
 	if ok {
 		return k, true
 	}
 
 	for i, c := range f.Pending {
-		if c.Place.Run != at.Run && c.Place.same(at) {
+		if c.Place.Run != at.Run && c.Place.Same(at) {
 			return i, true
 		}
 	}
@@ -110,10 +90,10 @@ func (f *Feed) find(at place) (int, bool) {
 func (f *Feed) remap(old []int) {
 	to := make([]int, len(old))
 	for i, rank := range old {
-		to[i] = f.Processes.world.Row(uint32(rank))
+		to[i] = f.world.Row(uint32(rank))
 	}
 
-	n := len(f.Processes.Rows)
+	n := len(f.Rows)
 	for _, c := range f.Pending {
 		c.Owner = moved(c.Owner, to, n, 0)
 		for m, v := range c.V {
@@ -131,7 +111,7 @@ func (f *Feed) remap(old []int) {
 		c.Owner = moved(c.Owner, to, n, 0)
 	}
 
-	f.Missed, f.Seen = moved(f.Missed, to, n, 0), moved(f.Seen, to, n, 0)
+	f.Missed, f.Newest = moved(f.Missed, to, n, 0), moved(f.Newest, to, n, 0)
 }
 
 // moved returns n values, each of v at its new place, and empty where there is none.

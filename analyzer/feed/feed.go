@@ -32,12 +32,19 @@ import (
 // when every rank that is there has its row in it, or when the lag is used up. It is
 // used by one goroutine.
 type Feed struct {
-	Processes *processes
-	Held      int // rows in process.Held
-	Pending   []*column
-	Missed    []uint16  // columns in a row that each row was missing in
-	Seen      []int64   // start of the newest step of each row
-	Recent    []*column // that went, the newest last; their values are gone
+	// All processes of the job, and who is who.
+	Ranks map[uint32][]*process
+	Order []uint32                // ranks, ascending
+	Rows  []int                   // global rank of each row of the columns
+	Told  bool                    // the roles, by identities or a file: nothing is sampled
+	Seen  [frame.MetricCount]bool // in samples
+	Dirty bool                    // something came that may change who is who
+
+	Held    int // rows in process.Held
+	Pending []*column
+	Missed  []uint16  // columns in a row that each row was missing in
+	Newest  []int64   // start of the newest step of each row
+	Recent  []*column // that went, the newest last; their values are gone
 
 	// Rows by what became of them: Accepted have a cell, and Estimated and HostOnly of those are flagged
 	// so. Open never ended, Late came when their column had gone.
@@ -46,8 +53,12 @@ type Feed struct {
 	Columns                       uint64
 
 	// What follows is not saved: Restore and the next Settle make it anew.
-	layout *frame.Layout // of the columns that go
-	owners []uint16      // of each of its rows: the number of its process
+	world    *frame.World // nil before a build, and so after a Restore: rows wait for the next
+	samples  int          // of each process
+	offs     []frame.Off  // when recording was off, where offKnown
+	offKnown bool
+	layout   *frame.Layout // of the columns that go
+	owners   []uint16      // of each of its rows: the number of its process
 	// passed reports whether a column has all its rows, of a feed that has everything; nil:
 	// rows come as they come.
 	passed func(*column) bool
@@ -70,13 +81,13 @@ const (
 )
 
 // New returns an empty Feed.
-func New() *Feed { return &Feed{Processes: newProcesses()} }
+func New() *Feed { return &Feed{Ranks: map[uint32][]*process{}, samples: sampleSteps} }
 
 // Add takes a portion of rows. Steps of one process come in the order of their
 // starts; a row may come twice.
 func (f *Feed) Add(rows *row.Rows) {
 	for i := range rows.Ranks {
-		f.Processes.identity(&rows.Ranks[i])
+		f.identity(&rows.Ranks[i])
 	}
 
 	for i := range rows.Communications {
@@ -95,7 +106,7 @@ func (f *Feed) communication(c *row.Communication) (*process, int) {
 		return nil, -1
 	}
 
-	p := f.Processes.process(c.Rank, c.Incarnation)
+	p := f.process(c.Rank, c.Incarnation)
 	return p, p.Communicate(c)
 }
 
@@ -107,7 +118,7 @@ func (f *Feed) step(s *row.Step) {
 		return
 	}
 
-	if p.Settled && !f.Processes.Dirty && f.Processes.world != nil {
+	if p.Settled && !f.Dirty && f.world != nil {
 		f.placeRow(p, s)
 		return
 	}
@@ -129,26 +140,25 @@ func (f *Feed) note(s *row.Step) *process {
 		return nil
 	}
 
-	p := f.Processes.process(s.Rank, s.Incarnation)
-	f.Processes.step(p, s)
+	p := f.process(s.Rank, s.Incarnation)
+	f.sample(p, s)
 	return p
 }
 
 // Settle decides what new processes are and places the rows that they hold.
 func (f *Feed) Settle(topo *topology.File, all bool) {
-	r := f.Processes
-	if r.Dirty || r.world == nil {
-		rows := r.Rows
-		if !r.build(topo) {
+	if f.Dirty || f.world == nil {
+		rows := f.Rows
+		if !f.build(topo) {
 			return
 		}
 
 		// Rows are ranks in order, so a new rank moves those behind it in every column that waits.
-		if !slices.Equal(rows, r.Rows) {
+		if !slices.Equal(rows, f.Rows) {
 			f.remap(rows)
 		}
 
-		if l := f.layout; l != nil && l.Attempt < r.world.Attempts {
+		if l := f.layout; l != nil && l.Attempt < f.world.Attempts {
 			f.arrange(l.Attempt)
 		}
 	}
@@ -157,7 +167,7 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 		return
 	}
 
-	r.each(func(p *process) {
+	f.each(func(p *process) {
 		if len(p.Held) == 0 || !p.Settled && p.Later && !all && !f.alone(p) {
 			return
 		}
@@ -175,18 +185,17 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 // arrange makes the layout of an attempt anew. One that is as it was stays the same
 // pointer: a new one tells the engine that something changed.
 func (f *Feed) arrange(attempt int) {
-	r := f.Processes
-	current := r.running(attempt)
-	l := r.world.Layout(attempt, current)
-	r.told(l)
+	l := f.world.Layout(attempt)
+	f.told(l)
 	if f.layout == nil || !reflect.DeepEqual(f.layout, l) {
 		f.layout = l
 	}
 
+	current, _ := f.world.Current(attempt)
 	f.owners = make([]uint16, len(current))
 	for k, p := range current {
 		if p != nil {
-			f.owners[k] = f.owner(r.process(p.Rank, p.ID))
+			f.owners[k] = f.owner(f.process(p.Rank, p.ID))
 		}
 	}
 }
@@ -199,7 +208,7 @@ func (f *Feed) alone(p *process) bool {
 
 	// By the time that was recorded: a job in which nobody goes on may be starting as a whole.
 	others, went := 0, 0
-	f.Processes.each(func(q *process) {
+	f.each(func(q *process) {
 		if q.Rank == p.Rank || !q.Settled || q.Attempt != p.Attempt {
 			return
 		}
@@ -249,7 +258,7 @@ func (f *Feed) place(p *process, s *step) bool {
 		p.LastStep, p.LastStart = s.Step, s.StartNs
 	}
 
-	at := place{p.Attempt, p.Run, s.Step, s.Repeat}
+	at := frame.Place{Attempt: p.Attempt, Run: p.Run, Step: s.Step, Repeat: s.Repeat}
 	if p.Later {
 		f.join(&at)
 	}
@@ -262,12 +271,8 @@ func (f *Feed) place(p *process, s *step) bool {
 	}
 
 	p.at = col.Place
-	switch had := col.Owner[k]; {
-	// Filled by this process or a later one of its rank: the row came twice, or the step was done again.
-	case had >= owner:
-		return false
-	case had == 0:
-		col.Rows++
+	if col.Owner[k] >= owner {
+		return false // filled by this process or a later one of its rank: the row came twice, or the step was done again
 	}
 
 	col.Owner[k] = owner
@@ -279,7 +284,7 @@ func (f *Feed) place(p *process, s *step) bool {
 	}
 
 	col.set(k, s)
-	f.Seen[k] = max(f.Seen[k], s.StartNs)
+	f.Newest[k] = max(f.Newest[k], s.StartNs)
 	return true
 }
 
@@ -290,7 +295,7 @@ func (f *Feed) owner(p *process) uint16 {
 		return n
 	}
 
-	for _, q := range f.Processes.Ranks[p.Rank] {
+	for _, q := range f.Ranks[p.Rank] {
 		if q != p && q.Begin() < p.Begin() && n < math.MaxUint16 {
 			n++
 		}
@@ -300,7 +305,7 @@ func (f *Feed) owner(p *process) uint16 {
 }
 
 // join finds the newest return of a step: a process that joined later takes part in it.
-func (f *Feed) join(at *place) {
+func (f *Feed) join(at *frame.Place) {
 	run := at.Run
 	for _, c := range f.Pending {
 		if c.Place.Attempt == at.Attempt && c.Place.Step == at.Step && c.Place.Repeat >= at.Repeat {
@@ -323,9 +328,9 @@ func (f *Feed) last() *column {
 }
 
 // gone takes a row whose column went already, and counts it where the column went without it.
-func (f *Feed) gone(at place, k int, owner uint16) {
+func (f *Feed) gone(at frame.Place, k int, owner uint16) {
 	for _, r := range f.Recent {
-		if r.Place.same(at) {
+		if r.Place.Same(at) {
 			if r.Owner[k] == 0 {
 				f.Late++
 				r.Owner[k] = owner
@@ -335,9 +340,3 @@ func (f *Feed) gone(at place, k int, owner uint16) {
 		}
 	}
 }
-
-// Off returns when recording was off.
-func (f *Feed) Off() []frame.Off { return f.Processes.off() }
-
-// Overlap tells of two runs under the job's name, nil where there is one.
-func (f *Feed) Overlap() *frame.Overlap { return f.Processes.overlap() }

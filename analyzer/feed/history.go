@@ -41,10 +41,6 @@ type History struct {
 	// Until bound has chosen which steps are left out.
 	steps map[frame.Place]int32 // rows of each
 	left  map[frame.Place]bool  // steps that are left out
-
-	// Of one row, kept for their memory.
-	step   step
-	window window
 }
 
 // historySamples is how many steps of each process roles are guessed from.
@@ -54,7 +50,7 @@ const historySamples = 256
 func (h *History) init(job string) {
 	if h.feed == nil {
 		h.feed = New()
-		h.feed.Processes.samples = historySamples
+		h.feed.samples = historySamples
 		h.steps = map[frame.Place]int32{}
 	}
 
@@ -79,7 +75,7 @@ func (h *History) Add(rows *row.Rows) {
 // AddRank takes the identity of one process; the highest version counts.
 func (h *History) AddRank(r *row.Rank) {
 	h.init(r.Job)
-	h.feed.Processes.identity(r)
+	h.feed.identity(r)
 }
 
 // AddStep takes one step of one rank. A step that never ended has no duration worth
@@ -92,15 +88,16 @@ func (h *History) AddStep(s *row.Step) {
 	}
 
 	h.feed.accept(s)
-	h.steps[frame.Place{Step: s.Step, Repeat: s.Repeat}]++
+	h.steps[frame.Place{Step: int64(s.Step), Repeat: int32(s.Repeat)}]++
 	if s.Flags&row.FlagSwitched != 0 {
 		h.switched++
 	}
 
 	p.waiting++
-	h.step.of(s)
+	var x step
+	x.of(s)
 	number := h.number(p)
-	h.keep(s.StartNs, func(b []byte) []byte { return h.step.append(append(b, isStep), number) })
+	h.keep(s.StartNs, func(b []byte) []byte { return x.append(append(b, isStep), number) })
 }
 
 // AddCommunication takes one window of one rank's communication in one group.
@@ -111,11 +108,17 @@ func (h *History) AddCommunication(c *row.Communication) {
 		return
 	}
 
-	w := &h.window
-	w.of(c)
+	w := windowOf(c)
 	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
 	h.windows = true
-	h.keep(c.StartNs, func(b []byte) []byte { return w.append(append(b, isWindow)) })
+	h.keep(c.StartNs, func(b []byte) []byte {
+		b, err := binary.Append(append(b, isWindow), binary.LittleEndian, w)
+		if err != nil {
+			panic("BUG: write window: " + err.Error())
+		}
+
+		return b
+	})
 }
 
 // keep spools a record up to the first error; Settle returns that, since those who add rows take none.
@@ -213,7 +216,7 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 	}
 
 	q.Settle(topo, true)
-	w := q.Processes.world
+	w := q.world
 	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, w.Attempts
 	h.bound(f)
 	return f, nil
@@ -233,7 +236,7 @@ func (h *History) bound(f *frame.Frame) {
 	}
 
 	all := slices.SortedFunc(maps.Keys(h.steps), func(a, b frame.Place) int {
-		return cmp.Or(cmp.Compare(h.steps[b], h.steps[a]), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Repeat, b.Repeat))
+		return cmp.Or(cmp.Compare(h.steps[b], h.steps[a]), a.Compare(b))
 	})
 	h.steps, h.left = nil, map[frame.Place]bool{}
 	for _, at := range all[most:] {
@@ -275,7 +278,7 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 		return err
 	}
 
-	w := h.feed.Processes.world
+	w := h.feed.world
 	f.Notes = append(f.Notes, w.Notes...)
 	if dropped > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))
@@ -285,30 +288,33 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 }
 
 // play reads the spool, and hands over steps and windows as soon as they are whole.
-func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) error {
+func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer)) error {
 	q := h.feed
 	q.passed = h.passed()
 	t := h.transfers()
 	observe := func(c *frame.Column) {
-		t.until(c.Attempt, c.Step, window)
-		step(c)
+		t.until(c.Attempt, c.Step, onWindow)
+		onStep(c)
 	}
+	var s step
+	w := &window{}
 	err := h.rows.each(func(at int64, b []byte) error {
 		if b[0] == isWindow {
-			w := &h.window
-			w.read(b[1:])
+			if _, err := binary.Decode(b[1:], binary.LittleEndian, w); err != nil {
+				panic("BUG: read window: " + err.Error())
+			}
+
 			p := h.processes[w.Process]
 			t.add(p, h.operations.List[w.Op], w)
 			return nil
 		}
 
-		s := &h.step
 		p := h.processes[s.read(b[1:])]
 		// Of a column that waits for completeness alone the end is of no use, and is not spooled.
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
-		if h.left == nil || !h.left[frame.Place{Step: uint64(s.Step), Repeat: uint16(s.Repeat)}] {
-			q.place(p, s)
+		if h.left == nil || !h.left[frame.Place{Step: s.Step, Repeat: s.Repeat}] {
+			q.place(p, &s)
 			p.begun = true
 		}
 
@@ -320,25 +326,8 @@ func (h *History) play(step func(*frame.Column), window func(*frame.Transfer)) e
 	}
 
 	q.Release(Over, 0, observe)
-	t.until(math.MaxInt, 0, window)
+	t.until(math.MaxInt, 0, onWindow)
 	return nil
-}
-
-// transfers is empty. A group has the name that the layouts give it.
-func (h *History) transfers() *transfers {
-	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
-	if h.windows {
-		w := h.feed.Processes.world
-		var layouts []*frame.Layout
-		// Every launch has a layout of its own, and a group may exist in one of them alone.
-		for k := range w.Attempts {
-			layouts = append(layouts, w.Layout(k, w.Beginning(k)))
-		}
-
-		t.known = w.Communicators(layouts...)
-	}
-
-	return t
 }
 
 // Frame is Settle and Play for whoever wants all metrics of all steps.
@@ -360,9 +349,9 @@ func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 // passed returns what reports whether no process can have another row in a column.
 func (h *History) passed() func(*column) bool {
 	var all []*process
-	h.feed.Processes.each(func(p *process) { all = append(all, p) })
-	var at place // of the column that was asked for last,
-	next := 0    // and the first process that it may wait for
+	h.feed.each(func(p *process) { all = append(all, p) })
+	var at frame.Place // of the column that was asked for last,
+	next := 0          // and the first process that it may wait for
 	return func(c *column) bool {
 		if at != c.Place {
 			at, next = c.Place, 0
@@ -378,15 +367,15 @@ func (h *History) passed() func(*column) bool {
 
 // mayBeIn reports whether a row of the process that was not placed yet may belong to a
 // column.
-func (p *process) mayBeIn(c place) bool {
+func (p *process) mayBeIn(c frame.Place) bool {
 	switch {
 	case p.waiting == 0:
 		return false
 	case p.Attempt != c.Attempt:
 		return p.Attempt < c.Attempt
 	case !p.begun:
-		return c.Run > 0 || c.Step >= int64(p.First.Step)
+		return c.Run > 0 || c.Step >= p.First.Step
 	}
 
-	return c.compare(p.at) > 0
+	return c.Compare(p.at) > 0
 }

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"unique"
@@ -16,19 +15,16 @@ import (
 type process struct {
 	LastStep  int64
 	LastStart int64
-	Run       int   // how often it went back to an earlier step
-	Newest    int64 // start of the newest row that came, placed or not
-	Rows      int32 // that came
+	Run       int // how often it went back to an earlier step
 	Settled   bool
-	Running   bool // the last column that went shows it in its rank's place
 	Alone     bool // the only process of its rank so far
 	Tells     bool // roles, by its identity
 	begun     bool // of a History: a row was placed
 
-	row     int   // of the columns, by the last build; -1 without one
-	number  int32 // in a History
-	waiting int32 // rows of a History that were not placed yet
-	at      place // of its last row that was, from then on
+	row     int         // of the columns, by the last build; -1 without one
+	number  int32       // in a History
+	waiting int32       // rows of a History that were not placed yet
+	at      frame.Place // of its last row that was, from then on
 
 	// Held are rows that wait until it is known what this process is: the first of
 	// a new launch, or a rank that was restarted alone.
@@ -37,29 +33,12 @@ type process struct {
 	*frame.Process
 }
 
-// processes knows all processes of a job and who is who.
-type processes struct {
-	Ranks map[uint32][]*process
-	Order []uint32 // ranks, ascending
-	Rows  []int    // global rank of each row of the columns
-	Told  bool     // the roles, by identities or a file: nothing is sampled
-	Seen  [frame.MetricCount]bool
-	Dirty bool
-
-	world    *frame.World // nil before a build, and so after a Restore: rows wait for the next
-	samples  int          // of each process; 0 means sampleSteps
-	offs     []frame.Off  // when recording was off, where offKnown
-	offKnown bool
-}
-
 // sampleSteps of each rank are looked at before roles are guessed.
 const sampleSteps = 32
 
-func newProcesses() *processes { return &processes{Ranks: map[uint32][]*process{}} }
-
 // process finds or makes the process: from the newest backwards, since that is who is asked for.
-func (r *processes) process(rank uint32, id uint64) *process {
-	list := r.Ranks[rank]
+func (f *Feed) process(rank uint32, id uint64) *process {
+	list := f.Ranks[rank]
 	for k := len(list) - 1; k >= 0; k-- {
 		if list[k].ID == id {
 			return list[k]
@@ -72,26 +51,26 @@ func (r *processes) process(rank uint32, id uint64) *process {
 	}
 
 	if len(list) == 0 {
-		k, _ := slices.BinarySearch(r.Order, rank)
-		r.Order = slices.Insert(r.Order, k, rank)
+		k, _ := slices.BinarySearch(f.Order, rank)
+		f.Order = slices.Insert(f.Order, k, rank)
 	}
 
-	r.Ranks[rank] = append(list, p)
+	f.Ranks[rank] = append(list, p)
 	return p
 }
 
 // each calls visit with every process, by rank.
-func (r *processes) each(visit func(*process)) {
-	for _, rank := range r.Order {
-		for _, p := range r.Ranks[rank] {
+func (f *Feed) each(visit func(*process)) {
+	for _, rank := range f.Order {
+		for _, p := range f.Ranks[rank] {
 			visit(p)
 		}
 	}
 }
 
 // identity takes a row of the table of ranks.
-func (r *processes) identity(m *row.Rank) {
-	p := r.process(m.Rank, m.Incarnation)
+func (f *Feed) identity(m *row.Rank) {
+	p := f.process(m.Rank, m.Incarnation)
 	known, old := p.Known, p.Meta
 	if !p.Identify(m) {
 		return
@@ -99,116 +78,101 @@ func (r *processes) identity(m *row.Rank) {
 
 	p.Tells = p.TellsRoles()
 	if !slices.Equal(old.Off, p.Meta.Off) {
-		r.offKnown = false
+		f.offKnown = false
 	}
 
 	old.EndedNs, old.Version, old.Off = p.Meta.EndedNs, p.Meta.Version, p.Meta.Off // these change nothing of who is who
 	if !known || !reflect.DeepEqual(old, p.Meta) {
-		r.Dirty = true
+		f.Dirty = true
 	}
 }
 
-// off returns when recording was off.
-func (r *processes) off() []frame.Off {
-	if !r.offKnown {
+// Off returns when recording was off.
+func (f *Feed) Off() []frame.Off {
+	if !f.offKnown {
 		var ranks []*row.Rank
-		r.each(func(p *process) {
+		f.each(func(p *process) {
 			if p.Known {
 				ranks = append(ranks, &p.Meta)
 			}
 		})
-		r.offs, r.offKnown = frame.OffTimes(ranks), true
+		f.offs, f.offKnown = frame.OffTimes(ranks), true
 	}
 
-	return r.offs
+	return f.offs
 }
 
-// step notes what the layout needs of a step.
-func (r *processes) step(p *process, s *row.Step) {
-	at := frame.Place{Step: s.Step, Repeat: s.Repeat}
-	if p.Rows == 0 || at.Before(p.First) {
-		p.Stepped, p.First, p.FirstNs = true, at, s.StartNs
+// sample notes what the layout needs of a step.
+func (f *Feed) sample(p *process, s *row.Step) {
+	at := frame.Place{Step: int64(s.Step), Repeat: int32(s.Repeat)}
+	if p.Steps == 0 || at.Compare(p.First) < 0 {
+		p.First, p.FirstNs = at, s.StartNs
 		if p.Node == "" {
 			p.Node = unique.Make(s.Node).Value() // one copy of each
 		}
 
-		r.Dirty = true
+		f.Dirty = true
 	}
 
 	if s.StartNs > 0 && (p.EarlyNs == 0 || s.StartNs < p.EarlyNs) {
 		p.EarlyNs = s.StartNs
-		r.Dirty = true
+		f.Dirty = true
 	}
 
-	p.Newest, p.Rows = max(p.Newest, s.StartNs), p.Rows+1
-	if !r.Told && len(p.Samples) < cmp.Or(r.samples, sampleSteps) && !p.Tells {
+	p.LateNs, p.Steps = max(p.LateNs, s.StartNs), p.Steps+1
+	if !f.Told && len(p.Own) < f.samples && !p.Tells {
 		var v [frame.MetricCount]float32
 		frame.Cells(s, &v)
 		for m, x := range v {
-			r.Seen[m] = r.Seen[m] || x == x
+			f.Seen[m] = f.Seen[m] || x == x
 		}
 
-		p.Samples = append(p.Samples, frame.Sample{FP: v[frame.FP], Self: v[frame.Self]})
+		p.Forward, p.Own = append(p.Forward, v[frame.FP]), append(p.Own, v[frame.Self])
 	}
 }
 
-// overlap tells of two runs under the job's name.
-func (r *processes) overlap() *frame.Overlap {
-	var all []frame.Stretch
-	r.each(func(p *process) {
+// Overlap tells of two runs under the job's name, nil where there is one.
+func (f *Feed) Overlap() *frame.Overlap {
+	var all []*frame.Process
+	f.each(func(p *process) {
 		if !p.Alone {
-			all = append(all, frame.Stretch{Rank: p.Rank, Incarnation: p.ID, PID: p.Meta.PID, Node: p.NodeName(),
-				FromNs: p.EarlyNs, ToNs: p.Newest, Steps: int(p.Rows)})
+			all = append(all, p.Process)
 		}
 	})
-	return frame.FindOverlap(all, len(r.Order))
+	return frame.FindOverlap(all, len(f.Order))
 }
 
 // build finds the launches anew, and each process's place in them. It reports whether
 // any step is known at all.
-func (r *processes) build(topo *topology.File) bool {
-	r.Dirty = false
+func (f *Feed) build(topo *topology.File) bool {
+	f.Dirty = false
 	var all []*frame.Process
 	stepped := false
-	r.each(func(p *process) {
-		if p.Known || p.Stepped { // of who only communicated nothing is known yet
+	f.each(func(p *process) {
+		if p.Known || p.Steps > 0 { // of who only communicated nothing is known yet
 			all = append(all, p.Process)
 		}
 
-		stepped = stepped || p.Stepped
+		stepped = stepped || p.Steps > 0
 	})
 	if !stepped {
 		return false
 	}
 
-	r.world = frame.NewWorld(all, r.Seen, topo)
-	r.Rows = r.world.Ranks
-	r.each(func(p *process) { p.row = r.world.Row(p.Rank) })
+	f.world = frame.NewWorld(all, f.Seen, topo)
+	f.Rows = f.world.Ranks
+	f.each(func(p *process) { p.row = f.world.Row(p.Rank) })
 	return true
 }
 
 // told notes whether roles need samples: not when the layout has them from identities
 // or a file.
-func (r *processes) told(l *frame.Layout) {
-	if was := r.Told; was != (l.From == "inferred") {
+func (f *Feed) told(l *frame.Layout) {
+	if was := f.Told; was != (l.From == "inferred") {
 		return
 	}
 
-	if r.Told = l.From != "inferred"; r.Told {
-		r.each(func(p *process) { p.Samples = nil })
+	if f.Told = l.From != "inferred"; f.Told {
+		f.each(func(p *process) { p.Forward, p.Own = nil, nil })
 	}
-}
-
-// running returns the processes that a launch's columns show now, by row.
-func (r *processes) running(attempt int) []*frame.Process {
-	current := r.world.Beginning(attempt)
-	for k, rank := range r.Rows {
-		for _, p := range r.Ranks[uint32(rank)] {
-			if p.Running && p.Attempt == attempt {
-				current[k] = p.Process
-			}
-		}
-	}
-
-	return current
 }

@@ -28,7 +28,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 	lag = cmp.Or(max(0, lag), DefaultLag)
 	for len(f.Pending) > 0 {
 		c := f.Pending[0]
-		if w := f.Processes.world; w == nil || c.Place.Attempt >= w.Attempts {
+		if w := f.world; w == nil || c.Place.Attempt >= w.Attempts {
 			return // what began it turned out to be of another launch
 		}
 
@@ -94,7 +94,7 @@ func (f *Feed) complete(c *column, l *frame.Layout) bool {
 		}
 
 		there++
-		if c.Owner[k] == 0 && (f.Missed[k] < silentAfter || c.Newest-f.Seen[k] < silentFor) {
+		if c.Owner[k] == 0 && (f.Missed[k] < silentAfter || c.Newest-f.Newest[k] < silentFor) {
 			return false
 		}
 	}
@@ -114,7 +114,7 @@ func (f *Feed) relieve(c *column) {
 			continue
 		}
 
-		for _, p := range f.Processes.Ranks[uint32(f.Processes.Rows[k])] {
+		for _, p := range f.Ranks[uint32(f.Rows[k])] {
 			is := p.Attempt == c.Place.Attempt && f.owner(p) == owner
 			changed = changed || is
 			p.Running = is
@@ -153,7 +153,7 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	out.Layout = l
 	if last := f.last(); last != nil {
 		previous := last.shown()
-		out.Off = frame.Unrecorded(f.Processes.off(), &previous, &out)
+		out.Off = frame.Unrecorded(f.Off(), &previous, &out)
 	}
 
 	if before >= 8 {

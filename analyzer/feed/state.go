@@ -22,9 +22,8 @@ const mostRank = 1 << 24
 // check reports lists of a feed that was read from a file which have not the length
 // that the others expect, and processes without what they need.
 func (f *Feed) check() error {
-	r := f.Processes
-	n := len(r.Rows)
-	for _, k := range r.Rows {
+	n := len(f.Rows)
+	for _, k := range f.Rows {
 		if k < 0 || k >= mostRank {
 			return fmt.Errorf("rank %d", k)
 		}
@@ -34,11 +33,11 @@ func (f *Feed) check() error {
 		return fmt.Errorf("the layout has %d ranks, want %d", len(l.Ranks), n)
 	}
 
-	if len(r.Order) != len(r.Ranks) {
-		return fmt.Errorf("%d ranks in order, want %d", len(r.Order), len(r.Ranks))
+	if len(f.Order) != len(f.Ranks) {
+		return fmt.Errorf("%d ranks in order, want %d", len(f.Order), len(f.Ranks))
 	}
 
-	for rank, list := range r.Ranks {
+	for rank, list := range f.Ranks {
 		for _, p := range list {
 			if p.Process == nil || p.Rank != rank {
 				return fmt.Errorf("a process of rank %d is incomplete", rank)
@@ -52,7 +51,7 @@ func (f *Feed) check() error {
 		}
 	}
 
-	if len(f.Missed) != n || len(f.Seen) != n || len(f.Recent) > recentColumns {
+	if len(f.Missed) != n || len(f.Newest) != n || len(f.Recent) > recentColumns {
 		return errors.New("the feed's lists are too long or too short")
 	}
 

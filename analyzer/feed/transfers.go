@@ -2,7 +2,6 @@ package feed
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -10,7 +9,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// window is one process's communication in one group and window of steps, per step.
+// window is one process's communication in one group and window of steps, per step. The spool
+// keeps it as encoding/binary writes it: 48 bytes, in this order.
 type window struct {
 	Process        int32
 	Talk, Op       int32 // numbers of the process's Talk, and of the name
@@ -21,52 +21,31 @@ type window struct {
 	Quickest       float32 // seconds of a call, NaN unknown
 }
 
-// append writes a window as the spool keeps it, 48 bytes in this order.
-func (w *window) append(b []byte) []byte {
-	le := binary.LittleEndian
-	b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(w.Process)), uint32(w.Talk)), uint32(w.Op))
-	b = le.AppendUint16(le.AppendUint16(b, w.Repeat), w.Steps)
-	b = le.AppendUint64(le.AppendUint64(b, uint64(w.From)), uint64(w.To))
-	for _, x := range []float32{w.Seconds, w.Bytes, w.Calls, w.Quickest} {
-		b = le.AppendUint32(b, math.Float32bits(x))
-	}
-
-	return b
-}
-
-// read is append's other way.
-func (w *window) read(b []byte) {
-	le := binary.LittleEndian
-	w.Process, w.Talk, w.Op = int32(le.Uint32(b)), int32(le.Uint32(b[4:])), int32(le.Uint32(b[8:]))
-	w.Repeat, w.Steps = le.Uint16(b[12:]), le.Uint16(b[14:])
-	w.From, w.To = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:]))
-	for i, x := range []*float32{&w.Seconds, &w.Bytes, &w.Calls, &w.Quickest} {
-		*x = math.Float32frombits(le.Uint32(b[32+4*i:]))
-	}
-}
-
-// of makes the window of a row; what is numbered is the caller's.
-func (w *window) of(c *row.Communication) {
+// windowOf makes the window of a row; what is numbered is the caller's.
+func windowOf(c *row.Communication) *window {
 	steps := max(1, c.Steps)
-	w.Repeat, w.Steps, w.From, w.To = c.Repeat, uint16(min(steps, math.MaxUint16)), int64(c.StepFrom), int64(c.StepTo)
-	w.Seconds = float32(float64(c.TotalNs) / 1e9 / float64(steps))
-	w.Bytes, w.Calls = float32(float64(max(0, c.Bytes))/float64(steps)), float32(c.Calls)/float32(steps)
-	if w.Quickest = float32(math.NaN()); c.MinNs > 0 {
+	w := &window{
+		Repeat: c.Repeat, Steps: uint16(min(steps, math.MaxUint16)), From: int64(c.StepFrom), To: int64(c.StepTo),
+		Seconds: float32(float64(c.TotalNs) / 1e9 / float64(steps)), Quickest: frame.NaN,
+		Bytes: float32(float64(max(0, c.Bytes)) / float64(steps)), Calls: float32(c.Calls) / float32(steps),
+	}
+	if c.MinNs > 0 {
 		w.Quickest = float32(float64(c.MinNs) / 1e9)
 	}
+
+	return w
 }
 
 // transfers puts windows of the members of a group together.
 type transfers struct {
 	// Windows of one group come from each of its ranks: they are one transfer when the job has passed
 	// the window's last step.
-	known   *frame.Communicators
+	known   []frame.Transfer // of each group, without anything measured
 	pending map[transferKey]*frame.Transfer
-	first   place // last step of the one that ends first, or before it
+	// first is the last step of the one that ends first, or before it. Its run is not known: columns of
+	// an attempt are told apart by their steps.
+	first frame.Place
 }
-
-// lastStep is where a window ends. Its run is not known: columns of an attempt are told apart by their steps.
-func lastStep(attempt int, step int64) place { return place{Attempt: attempt, Step: step} }
 
 type transferKey struct {
 	attempt, group, op int32
@@ -74,17 +53,34 @@ type transferKey struct {
 	from               int64
 }
 
+// transfers is empty. A group has the name that the layouts give it.
+func (h *History) transfers() *transfers {
+	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
+	if h.windows {
+		w := h.feed.world
+		var layouts []*frame.Layout
+		// Every launch has a layout of its own, and a group may exist in one of them alone.
+		for k := range w.Attempts {
+			layouts = append(layouts, w.Layout(k))
+		}
+
+		t.known = w.Communicators(layouts...)
+	}
+
+	return t
+}
+
 // add takes a window of the process.
 func (t *transfers) add(p *process, op string, w *window) {
-	g := t.known.Of(p.Process, int(w.Talk))
-	if g < 0 || p.row < 0 {
+	g := p.Talks[w.Talk].Group
+	if g == 0 || p.row < 0 {
 		return
 	}
 
 	key := transferKey{int32(p.Attempt), g, w.Op, w.Repeat, w.From}
 	x := t.pending[key]
 	if x == nil {
-		made := t.known.Transfer(g)
+		made := t.known[g-1]
 		made.Op, made.Attempt, made.From, made.Repeat = op, p.Attempt, w.From, int(w.Repeat)
 		x = &made
 		t.pending[key] = x
@@ -92,7 +88,7 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 	x.Rows, x.Seconds = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
-	if end := lastStep(p.Attempt, w.To); end.compare(t.first) < 0 {
+	if end := (frame.Place{Attempt: p.Attempt, Step: w.To}); end.Compare(t.first) < 0 {
 		t.first = end
 	}
 
@@ -106,17 +102,17 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 // until hands over the windows that ended before a step of an attempt, in order.
 func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
-	now := lastStep(attempt, step)
-	if t.first.compare(now) >= 0 {
+	now := frame.Place{Attempt: attempt, Step: step}
+	if t.first.Compare(now) >= 0 {
 		return
 	}
 
 	var due []transferKey
-	t.first = lastStep(math.MaxInt, 0)
+	t.first = frame.Place{Attempt: math.MaxInt}
 	for k, x := range t.pending {
-		if end := lastStep(x.Attempt, x.To); end.compare(now) < 0 {
+		if end := (frame.Place{Attempt: x.Attempt, Step: x.To}); end.Compare(now) < 0 {
 			due = append(due, k)
-		} else if end.compare(t.first) < 0 {
+		} else if end.Compare(t.first) < 0 {
 			t.first = end
 		}
 	}

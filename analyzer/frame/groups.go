@@ -7,19 +7,9 @@ import (
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
-// namedGroup is a group before roles are made: its members are ranks, not rows.
-type namedGroup struct {
-	name, dim string
-	ranks     []int
-
-	// What its members said in it, where roles have to be guessed from that.
-	rows []int32 // of the ranks, in their order
-	p2p  bool    // there were sends or receives
-}
-
 // fromTopology takes the groups of a topology file for a world of that size.
-func fromTopology(t *topology.File, world int) []namedGroup {
-	var out []namedGroup
+func fromTopology(t *topology.File, world int) []topology.Group {
+	var out []topology.Group
 	if t == nil {
 		return nil
 	}
@@ -30,7 +20,7 @@ func fromTopology(t *topology.File, world int) []namedGroup {
 			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r >= world })
 		}
 
-		out = append(out, namedGroup{name: g.Name, dim: normalDim(g.Dim), ranks: ranks})
+		out = append(out, topology.Group{Name: g.Name, Dim: normalDim(g.Dim), Ranks: ranks})
 	}
 
 	return out
@@ -38,33 +28,33 @@ func fromTopology(t *topology.File, world int) []namedGroup {
 
 // contradicted returns a group that processes told and that the file's groups of the
 // same dimension cut through, nil when there is none.
-func contradicted(file, own []namedGroup) *namedGroup {
+func contradicted(file, own []topology.Group) *topology.Group {
 	type member struct {
 		dim  string
 		rank int
 	}
 	in := map[member]int{}
 	for i, g := range file {
-		for _, r := range g.ranks {
-			in[member{g.dim, r}] = i
+		for _, r := range g.Ranks {
+			in[member{g.Dim, r}] = i
 		}
 	}
 
 	for i := range own {
 		g := &own[i]
-		if g.dim == "" || len(g.ranks) < 2 {
+		if g.Dim == "" || len(g.Ranks) < 2 {
 			continue
 		}
 
 		shared := map[int]int{}
-		for _, r := range g.ranks {
-			if k, ok := in[member{g.dim, r}]; ok {
+		for _, r := range g.Ranks {
+			if k, ok := in[member{g.Dim, r}]; ok {
 				shared[k]++
 			}
 		}
 
 		for k, n := range shared {
-			if n < min(len(file[k].ranks), len(g.ranks)) {
+			if n < min(len(file[k].Ranks), len(g.Ranks)) {
 				return g
 			}
 		}
@@ -74,8 +64,8 @@ func contradicted(file, own []namedGroup) *namedGroup {
 }
 
 // rankGroups collects the groups that the processes' identities tell, each once.
-func rankGroups(current []*Process) []namedGroup {
-	var out []namedGroup
+func rankGroups(current []*Process) []topology.Group {
+	var out []topology.Group
 	seen := map[string]bool{}
 	for _, p := range current {
 		if p == nil {
@@ -90,7 +80,7 @@ func rankGroups(current []*Process) []namedGroup {
 
 			if id := memberKey(dim, members); !seen[id] {
 				seen[id] = true
-				out = append(out, namedGroup{name: name, dim: dim, ranks: numbers(members)})
+				out = append(out, topology.Group{Name: name, Dim: dim, Ranks: numbers(members)})
 			}
 		}
 	}

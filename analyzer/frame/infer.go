@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // infer gives roles to a layout whose groups are unknown: from who talks to whom
@@ -18,48 +20,36 @@ func (w *World) infer(l *Layout, current []*Process) {
 }
 
 // talkers returns the groups that the processes of the layout's launch talk in, each with the
-// ranks that do.
-func (w *World) talkers(l *Layout) []namedGroup {
+// ranks that do, and which of them have sends or receives.
+func (w *World) talkers(l *Layout) (list []topology.Group, p2p []bool) {
 	known := w.Communicators(l)
-	groups := map[int32]*namedGroup{}
-	for _, p := range w.all {
-		row := w.Row(p.Rank)
-		if row < 0 || p.Attempt != l.Attempt {
+	ranks, pairs := make([][]int, len(known)), make([]bool, len(known))
+	for _, p := range w.of[l.Attempt] {
+		if w.Row(p.Rank) < 0 {
 			continue
 		}
 
-		for k := range p.Talks {
-			id := known.of[p][k]
-			g := groups[id]
-			if g == nil {
-				named := &known.groups[id]
-				g = &namedGroup{name: named.name, dim: named.dim}
-				groups[id] = g
-			}
-
-			g.p2p = g.p2p || p.Talks[k].P2P
-			g.rows = append(g.rows, int32(row))
+		for _, t := range p.Talks {
+			ranks[t.Group-1] = append(ranks[t.Group-1], int(p.Rank))
+			pairs[t.Group-1] = pairs[t.Group-1] || t.P2P
 		}
 	}
 
-	list := make([]namedGroup, 0, len(groups))
-	for _, k := range slices.Sorted(maps.Keys(groups)) {
-		g := groups[k]
-		slices.Sort(g.rows)
-		g.rows = slices.Compact(g.rows)
+	for n, g := range known {
+		if len(ranks[n]) == 0 {
+			continue
+		}
+
 		// Sends and receives between ranks are what a pipeline does; no other dimension needs them.
-		if g.dim == "" && g.p2p {
-			g.dim = "pp"
+		if g.Dim == "" && pairs[n] {
+			g.Dim = "pp"
 		}
 
-		for _, r := range g.rows {
-			g.ranks = append(g.ranks, w.Ranks[r])
-		}
-
-		list = append(list, *g)
+		slices.Sort(ranks[n])
+		list, p2p = append(list, topology.Group{Name: g.Name, Dim: g.Dim, Ranks: slices.Compact(ranks[n])}), append(p2p, pairs[n])
 	}
 
-	return list
+	return list, p2p
 }
 
 // byCommunicators takes ranks that share a communicator for collectives to be in
@@ -69,17 +59,22 @@ func (w *World) byCommunicators(l *Layout) {
 		return
 	}
 
-	list := w.talkers(l)
+	list, p2p := w.talkers(l)
 	if len(list) == 0 {
 		return
 	}
 
 	chains := NewSets(len(l.Ranks))
 	pipelined := false
-	for _, g := range list {
-		if g.p2p && len(g.rows) > 1 {
+	var collectives [][]int32
+	for n, g := range list {
+		rows := w.rows(g.Ranks)
+		switch {
+		case !p2p[n]:
+			collectives = append(collectives, rows)
+		case len(rows) > 1:
 			pipelined = true
-			chains.Join(g.rows...)
+			chains.Join(rows...)
 		}
 	}
 
@@ -88,7 +83,7 @@ func (w *World) byCommunicators(l *Layout) {
 		return // data parallel: all alike, as they are
 	}
 
-	stages := stagesOfCollectives(list, chains, l.Recorded())
+	stages := stagesOfCollectives(collectives, chains, l.Recorded())
 	if stages == nil {
 		return
 	}
@@ -110,13 +105,13 @@ func (w *World) byCommunicators(l *Layout) {
 // and context parallelism all stay inside a stage, so whichever these groups are, what they join is one.
 // Stages come ordered by their lowest row, which is the order of every launcher that puts the
 // pipeline outermost; nil where they don't have equal sizes or hold two ranks of a pipeline.
-func stagesOfCollectives(list []namedGroup, chains *Sets, total int) [][]int32 {
+func stagesOfCollectives(list [][]int32, chains *Sets, total int) [][]int32 {
 	within := NewSets(len(chains.parent))
 	known := map[int32]bool{}
-	for _, g := range list {
-		if !g.p2p && len(g.rows) > 1 && inOwnPipelines(g.rows, chains) {
-			within.Join(g.rows...)
-			for _, r := range g.rows {
+	for _, rows := range list {
+		if len(rows) > 1 && inOwnPipelines(rows, chains) {
+			within.Join(rows...)
+			for _, r := range rows {
 				known[r] = true
 			}
 		}
@@ -169,17 +164,17 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		med float32
 	}
 	var all []timed
-	time := func(s *Sample) float32 { return s.FP }
-	if !w.seen[FP] {
-		time = func(s *Sample) float32 { return s.Self }
-	}
-
 	for r, p := range current {
 		if !l.Present[r] || p == nil {
 			continue
 		}
 
-		if m, ok := p.median(time); ok {
+		times := p.Forward
+		if !w.seen[FP] {
+			times = p.Own
+		}
+
+		if m := median(times); m == m {
 			all = append(all, timed{int32(r), m})
 		}
 	}
@@ -246,21 +241,15 @@ func stagesOf(parts [][]int32, unit, n int) []position {
 	return positions
 }
 
-// median is the median over the samples of a process in which a time was recorded.
-func (p *Process) median(time func(*Sample) float32) (float32, bool) {
-	var v []float32
-	for i := range p.Samples {
-		if x := time(&p.Samples[i]); x == x {
-			v = append(v, x)
-		}
-	}
-
+// median is that of the times that were recorded, NaN for none.
+func median(times []float32) float32 {
+	v := slices.DeleteFunc(slices.Clone(times), func(x float32) bool { return x != x })
 	if len(v) == 0 {
-		return 0, false
+		return NaN
 	}
 
 	slices.Sort(v)
-	return v[len(v)/2], true
+	return v[len(v)/2]
 }
 
 // gcd is the greatest common divisor; of 0 and b it is b.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // None is the index of "no role", "no replica", "no node".
@@ -119,22 +121,22 @@ type position struct {
 
 // assign makes roles and replicas out of groups. It reports whether the groups
 // say anything about roles.
-func (l *Layout) assign(groups []namedGroup, models []string) bool {
+func (l *Layout) assign(groups []topology.Group, models []string) bool {
 	row := l.rows()
 	positions := make([]position, len(l.Ranks))
 	join := NewSets(len(l.Ranks))
 	known, pipelined := false, false
 	var dps [][]int32
 	for _, g := range groups {
-		rows := make([]int32, 0, len(g.ranks))
-		for i, r := range g.ranks {
+		rows := make([]int32, 0, len(g.Ranks))
+		for i, r := range g.Ranks {
 			k, ok := row[r]
 			if !ok {
 				continue
 			}
 
 			rows = append(rows, k)
-			switch g.dim {
+			switch g.Dim {
 			case "pp":
 				positions[k].stage = i
 			case "tp":
@@ -146,16 +148,16 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 			}
 		}
 
-		switch g.dim {
+		switch g.Dim {
 		case "pp", "tp", "cp":
 			join.Join(rows...)
-			known = known || len(g.ranks) > 1
-			if g.dim == "pp" && len(g.ranks) > 1 {
+			known = known || len(g.Ranks) > 1
+			if g.Dim == "pp" && len(g.Ranks) > 1 {
 				pipelined = true
-				l.Stages = max(l.Stages, len(g.ranks))
+				l.Stages = max(l.Stages, len(g.Ranks))
 			}
 		case "dp":
-			known = known || len(g.ranks) > 1
+			known = known || len(g.Ranks) > 1
 			dps = append(dps, rows)
 		}
 	}
@@ -175,24 +177,24 @@ func (l *Layout) assign(groups []namedGroup, models []string) bool {
 }
 
 // setSizes tells what the groups know of ranks that have no row.
-func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
+func (l *Layout) setSizes(groups []topology.Group, row map[int]int32) {
 	for _, g := range groups {
 		here := 0
-		for _, r := range g.ranks {
+		for _, r := range g.Ranks {
 			if k, ok := row[r]; ok {
 				here++
 				// The ranks of a data-parallel group do the same work: it has as many as the role, recorded or not.
-				if role := &l.Roles[l.Role[k]]; g.dim == "dp" && role.Model == "" {
-					role.Size = max(role.Size, len(g.ranks))
+				if role := &l.Roles[l.Role[k]]; g.Dim == "dp" && role.Model == "" {
+					role.Size = max(role.Size, len(g.Ranks))
 				}
 			}
 		}
 
-		if g.dim != "pp" || here == len(g.ranks) {
+		if g.Dim != "pp" || here == len(g.Ranks) {
 			continue
 		}
 
-		for _, r := range g.ranks {
+		for _, r := range g.Ranks {
 			if k, ok := row[r]; ok {
 				l.Partial[l.Replica[k]] = true
 			}
@@ -202,9 +204,9 @@ func (l *Layout) setSizes(groups []namedGroup, row map[int]int32) {
 
 // stagesFromDP serves groups that name the data-parallel groups alone: each is a
 // role, ordered by its lowest rank, and the i-th members make a replica.
-func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *Sets, groups []namedGroup) {
+func (l *Layout) stagesFromDP(dps [][]int32, positions []position, join *Sets, groups []topology.Group) {
 	for _, g := range groups {
-		if (g.dim == "tp" || g.dim == "cp") && len(g.ranks) > 1 {
+		if (g.Dim == "tp" || g.Dim == "cp") && len(g.Ranks) > 1 {
 			return // several data-parallel groups are what tensor parallelism makes
 		}
 	}
@@ -322,13 +324,6 @@ func (l *Layout) setReplicas(join *Sets) {
 	l.Partial = make([]bool, len(l.Replicas))
 }
 
-// alike puts all present rows into one role, each a replica of its own.
-func (l *Layout) alike(models []string) {
-	l.Stages = 1
-	l.setRoles(make([]position, len(l.Ranks)), models)
-	l.setReplicas(NewSets(len(l.Ranks)))
-}
-
 // rows maps a global rank to its row, for present rows.
 func (l *Layout) rows() map[int]int32 {
 	m := make(map[int]int32, len(l.Ranks))
@@ -343,7 +338,7 @@ func (l *Layout) rows() map[int]int32 {
 
 // setGroups keeps the groups with two recorded ranks or more, once each, and
 // classes those that should be equally fast.
-func (l *Layout) setGroups(groups []namedGroup) {
+func (l *Layout) setGroups(groups []topology.Group) {
 	row := l.rows()
 	type classKey struct {
 		dim         string
@@ -355,7 +350,7 @@ func (l *Layout) setGroups(groups []namedGroup) {
 	l.Groups = nil
 	for _, g := range groups {
 		var rows []int32
-		for _, r := range g.ranks {
+		for _, r := range g.Ranks {
 			if k, ok := row[r]; ok {
 				rows = append(rows, k)
 			}
@@ -366,14 +361,14 @@ func (l *Layout) setGroups(groups []namedGroup) {
 		}
 
 		// A file and the processes may tell the same group under two names: the first counts.
-		id := memberKey(g.dim, rows)
+		id := memberKey(g.Dim, rows)
 		if seen[id] {
 			continue
 		}
 
 		seen[id] = true
 		// Groups in the same stages are alike: the sum of the members' stages and the highest tell which.
-		key := classKey{dim: g.dim, size: len(g.ranks)}
+		key := classKey{dim: g.Dim, size: len(g.Ranks)}
 		for _, k := range rows {
 			s := l.Roles[l.Role[k]].Stage
 			key.stage, key.stages = key.stage+s, max(key.stages, s+1)
@@ -385,6 +380,6 @@ func (l *Layout) setGroups(groups []namedGroup) {
 			classes[key] = c
 		}
 
-		l.Groups = append(l.Groups, Group{Name: g.name, Dim: g.dim, Rows: rows, Size: len(g.ranks), Class: c})
+		l.Groups = append(l.Groups, Group{Name: g.Name, Dim: g.Dim, Rows: rows, Size: len(g.Ranks), Class: c})
 	}
 }

@@ -9,22 +9,12 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Stretch is the time in which one process of a rank recorded steps.
-type Stretch struct {
-	Rank         uint32
-	Incarnation  uint64
-	PID          uint32 // 0 unknown
-	Node         string
-	FromNs, ToNs int64 // starts of the first step and of the last
-	Steps        int
-}
-
 // Overlap says that two runs are recorded under one job name: processes of one rank,
 // which can only follow each other, recorded the same time.
 type Overlap struct {
-	A, B  Stretch // of the lowest such rank, in the order of their starts
-	Ranks []int   // with such processes, ascending
-	Mixed bool    // they are at least half of the ranks: the rows are of two jobs
+	A, B  *Process // of the lowest such rank, in the order of their starts
+	Ranks []int    // with such processes, ascending
+	Mixed bool     // they are at least half of the ranks: the rows are of two jobs
 }
 
 // Bounds of an overlap. Hosts' clocks differ by seconds, and a process that is replaced
@@ -37,13 +27,13 @@ const (
 
 // FindOverlap looks for overlaps in the processes of ranks that had several; ranks is
 // how many the job has. nil is none.
-func FindOverlap(all []Stretch, ranks int) *Overlap {
-	slices.SortFunc(all, func(a, b Stretch) int {
-		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.FromNs, b.FromNs), cmp.Compare(a.Incarnation, b.Incarnation))
+func FindOverlap(all []*Process, ranks int) *Overlap {
+	slices.SortFunc(all, func(a, b *Process) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.EarlyNs, b.EarlyNs), cmp.Compare(a.ID, b.ID))
 	})
 	var o *Overlap
 	for i, longest := 1, 0; i < len(all); i++ {
-		a, b := &all[longest], &all[i]
+		a, b := all[longest], all[i]
 		if a.Rank != b.Rank {
 			longest = i
 			continue
@@ -51,7 +41,7 @@ func FindOverlap(all []Stretch, ranks int) *Overlap {
 
 		if together(a, b) {
 			if o == nil {
-				o = &Overlap{A: *a, B: *b}
+				o = &Overlap{A: a, B: b}
 			}
 
 			if n := len(o.Ranks); n == 0 || o.Ranks[n-1] != int(a.Rank) {
@@ -59,7 +49,7 @@ func FindOverlap(all []Stretch, ranks int) *Overlap {
 			}
 		}
 
-		if b.ToNs > a.ToNs {
+		if b.LateNs > a.LateNs {
 			longest = i
 		}
 	}
@@ -71,23 +61,23 @@ func FindOverlap(all []Stretch, ranks int) *Overlap {
 	return o
 }
 
-// together reports whether two stretches of a rank, a first, are of two runs.
-func together(a, b *Stretch) bool {
-	if a.FromNs <= 0 || b.FromNs <= 0 {
+// together reports whether two processes of a rank, a first, are of two runs.
+func together(a, b *Process) bool {
+	if a.EarlyNs <= 0 || b.EarlyNs <= 0 {
 		return false
 	}
 
 	// A process that is replaced overlaps the next by a step or two: in common must be several of each
 	// one's steps, and most of the shorter one's time.
-	common := min(a.ToNs, b.ToNs) - b.FromNs
-	for _, s := range []*Stretch{a, b} {
-		span := s.ToNs - s.FromNs
+	common := min(a.LateNs, b.LateNs) - b.EarlyNs
+	for _, s := range []*Process{a, b} {
+		span := s.LateNs - s.EarlyNs
 		if s.Steps < overlapSteps || common < overlapSteps*span/int64(s.Steps) {
 			return false
 		}
 	}
 
-	return common >= overlapLeast && overlapShare*common >= min(a.ToNs-a.FromNs, b.ToNs-b.FromNs)
+	return common >= overlapLeast && overlapShare*common >= min(a.LateNs-a.EarlyNs, b.LateNs-b.EarlyNs)
 }
 
 // Tell says it in a verdict. Of a mixture nothing is judged.
@@ -110,8 +100,8 @@ func (o *Overlap) Tell(v *verdict.Verdict) {
 		v.Nodes, v.Links, v.Events = []verdict.Node{}, []verdict.Link{}, []verdict.Event{}
 		v.JobImpact, v.JobImpactMax = 0, 0
 		v.Attempts, v.Recorded, v.Steps.Analyzed, v.Coverage = 0, 0, 0, 0
-		v.Steps.FirstTime = time.Unix(0, min(o.A.FromNs, o.B.FromNs)).UTC().Format(time.RFC3339)
-		v.Steps.LastTime = time.Unix(0, max(o.A.ToNs, o.B.ToNs)).UTC().Format(time.RFC3339)
+		v.Steps.FirstTime = time.Unix(0, min(o.A.EarlyNs, o.B.EarlyNs)).UTC().Format(time.RFC3339)
+		v.Steps.LastTime = time.Unix(0, max(o.A.LateNs, o.B.LateNs)).UTC().Format(time.RFC3339)
 		v.Findings = v.Findings[:0]
 	}
 
@@ -119,12 +109,12 @@ func (o *Overlap) Tell(v *verdict.Verdict) {
 }
 
 // words name the process so that a person finds it: by pid, node and incarnation.
-func (s *Stretch) words() string {
+func (p *Process) words() string {
 	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05") }
 	on := ""
-	if s.Node != "" {
-		on = " on " + s.Node
+	if node := p.NodeName(); node != "" {
+		on = " on " + node
 	}
 
-	return fmt.Sprintf("process %d%s (incarnation %016x) from %s to %s UTC", s.PID, on, s.Incarnation, at(s.FromNs), at(s.ToNs))
+	return fmt.Sprintf("process %d%s (incarnation %016x) from %s to %s UTC", p.Meta.PID, on, p.ID, at(p.EarlyNs), at(p.LateNs))
 }

@@ -10,24 +10,24 @@ import (
 // lives on while its successor works, and from clocks that differ.
 func TestFindOverlap(t *testing.T) {
 	const s = int64(1e9)
-	at := func(rank uint32, from, to int64, steps int) Stretch {
-		return Stretch{Rank: rank, Incarnation: uint64(from), FromNs: 1000*s + from*s, ToNs: 1000*s + to*s, Steps: steps}
+	at := func(rank uint32, from, to int64, steps int32) *Process {
+		return &Process{Rank: rank, ID: uint64(from), EarlyNs: 1000*s + from*s, LateNs: 1000*s + to*s, Steps: steps}
 	}
 	for _, tt := range []struct {
 		name  string
-		list  []Stretch
+		list  []*Process
 		found int // ranks
 		mixed bool
 	}{
-		{"one after the other", []Stretch{at(0, 0, 100, 100), at(0, 101, 200, 100), at(1, 0, 100, 100), at(1, 101, 200, 100)}, 0, false},
-		{"the old one lives on for some steps", []Stretch{at(0, 0, 106, 106), at(0, 100, 200, 100)}, 0, false},
-		{"the successor's clock is behind", []Stretch{at(0, 0, 100, 100), at(0, 60, 300, 240)}, 0, false},
-		{"two runs", []Stretch{at(0, 0, 100, 100), at(0, 10, 90, 40), at(1, 0, 100, 100), at(1, 10, 90, 40)}, 2, true},
-		{"the second begins later", []Stretch{at(0, 0, 100, 100), at(0, 40, 300, 260), at(1, 0, 100, 100), at(1, 40, 300, 260)}, 2, true},
-		{"a short third within the first", []Stretch{at(0, 0, 300, 300), at(0, 310, 320, 10), at(0, 100, 130, 30)}, 1, false},
-		{"one rank", []Stretch{at(3, 0, 100, 100), at(3, 0, 100, 100)}, 1, false},
-		{"hardly a step", []Stretch{at(0, 0, 100, 100), at(0, 10, 90, 3)}, 0, false},
-		{"no times", []Stretch{{Rank: 0, Steps: 100}, {Rank: 0, Steps: 100}}, 0, false},
+		{"one after the other", []*Process{at(0, 0, 100, 100), at(0, 101, 200, 100), at(1, 0, 100, 100), at(1, 101, 200, 100)}, 0, false},
+		{"the old one lives on for some steps", []*Process{at(0, 0, 106, 106), at(0, 100, 200, 100)}, 0, false},
+		{"the successor's clock is behind", []*Process{at(0, 0, 100, 100), at(0, 60, 300, 240)}, 0, false},
+		{"two runs", []*Process{at(0, 0, 100, 100), at(0, 10, 90, 40), at(1, 0, 100, 100), at(1, 10, 90, 40)}, 2, true},
+		{"the second begins later", []*Process{at(0, 0, 100, 100), at(0, 40, 300, 260), at(1, 0, 100, 100), at(1, 40, 300, 260)}, 2, true},
+		{"a short third within the first", []*Process{at(0, 0, 300, 300), at(0, 310, 320, 10), at(0, 100, 130, 30)}, 1, false},
+		{"one rank", []*Process{at(3, 0, 100, 100), at(3, 0, 100, 100)}, 1, false},
+		{"hardly a step", []*Process{at(0, 0, 100, 100), at(0, 10, 90, 3)}, 0, false},
+		{"no times", []*Process{{Rank: 0, Steps: 100}, {Rank: 0, Steps: 100}}, 0, false},
 	} {
 		o := FindOverlap(tt.list, 4)
 		found, mixed := 0, false

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
@@ -14,42 +15,50 @@ type Process struct {
 	Known bool     // an identity came
 	Meta  row.Rank // of the highest version
 	Node  string   // where its rows say it ran
-	// Stepped says that it recorded a step. First is the lowest, FirstNs its start,
-	// EarlyNs the earliest start of all, 0 unknown.
-	Stepped bool
-	First   Place
-	FirstNs int64
-	EarlyNs int64
+	// Steps is how many it recorded. First is the lowest, FirstNs its start; EarlyNs and
+	// LateNs are the earliest and the latest start of all, 0 unknown.
+	Steps           int32
+	First           Place
+	FirstNs         int64
+	EarlyNs, LateNs int64
 	// Talks are the communicators that it used, in the order they came.
 	Talks []Talk
-	// Samples are times of its first steps, where roles may have to be guessed from
-	// them.
-	Samples []Sample
+	// Forward and Own are times of its first steps, in seconds and NaN where not recorded, where
+	// roles may have to be guessed from them.
+	Forward, Own []float32
 
-	// By the launches of the World that was made last of it.
+	// By the World that was made last of it.
 	Attempt int  // number of the launch
 	Later   bool // it took a rank's place while the others went on
+	Running bool // the last column that went shows it in its rank's place
 }
 
-// Place orders the steps of a process.
+// Place is where a step stands among those of the job. Those of one process are told apart by
+// step and repeat.
 type Place struct {
-	Step   uint64
-	Repeat uint16
+	Attempt int
+	Run     int // how often the loop of the attempt went back to an earlier step
+	Step    int64
+	Repeat  int32
 }
 
-// Before reports whether p comes before q.
-func (p Place) Before(q Place) bool {
-	return p.Step < q.Step || p.Step == q.Step && p.Repeat < q.Repeat
+// Compare is the order in which the job ran: a step that comes back after a restart of the loop is
+// behind what ran before it, though its number is lower.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Run, q.Run), cmp.Compare(p.Step, q.Step), cmp.Compare(p.Repeat, q.Repeat))
+}
+
+// Same reports whether both are one column: in which run it stands is how it is found.
+func (p Place) Same(q Place) bool {
+	return p.Attempt == q.Attempt && p.Step == q.Step && p.Repeat == q.Repeat
 }
 
 // Talk is what one process did in one communicator.
 type Talk struct {
 	Name, Dim string
 	P2P       bool
+	Group     int32 // number of the group, from 1, by World.Communicators; 0 unknown
 }
-
-// Sample is a step of a process, in seconds, NaN where a time was not recorded.
-type Sample struct{ FP, Self float32 }
 
 // TellsRoles reports whether the process's own identity names groups that make roles.
 func (p *Process) TellsRoles() bool {
@@ -127,7 +136,7 @@ const freshSpan = int64(1200e9)
 // fresh reports whether the process's first recorded step is one of its first. Of
 // a process of TaskD's no start is recorded: its StartedNs is its first stamp.
 func (p *Process) fresh() bool {
-	if !p.Stepped {
+	if p.Steps == 0 {
 		return false
 	}
 

@@ -3,6 +3,8 @@ package frame
 import (
 	"cmp"
 	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // Transfer is the communication of one group in one window of steps. The
@@ -57,84 +59,11 @@ func (t *Transfer) Finish() {
 	t.Rows, t.Seconds = rows, secs
 }
 
-// Communicators are the groups that processes talk in. Two groups may share a name
-// (each data-parallel group of a mesh is called the same): where identities tell
-// members, members decide, else the name does.
-type Communicators struct {
-	groups []namedGroup         // ranks ascending, nil where no identity tells them
-	of     map[*Process][]int32 // the group of each of its Talks
-}
-
-// Communicators numbers the groups. One whose members are those of a group of the
-// layouts has that group's name and dimension.
-func (w *World) Communicators(layouts ...*Layout) *Communicators {
-	c := &Communicators{of: make(map[*Process][]int32, len(w.all))}
-	byKey := map[string]int32{}
-	var members [][]int32
-	for _, p := range w.all {
-		row := w.Row(p.Rank)
-		of := make([]int32, len(p.Talks))
-		for k := range p.Talks {
-			g, id := p.communicator(&p.Talks[k])
-			n, ok := byKey[id]
-			if !ok {
-				n = int32(len(c.groups))
-				byKey[id] = n
-				c.groups, members = append(c.groups, g), append(members, nil)
-			}
-
-			if of[k] = n; row >= 0 {
-				members[n] = append(members[n], int32(row))
-			}
-		}
-
-		c.of[p] = of
-	}
-
-	c.nameByMembers(w, layouts, members)
-	return c
-}
-
-// Of returns the number of the group of a process's Talk, -1 unknown.
-func (c *Communicators) Of(p *Process, talk int) int32 {
-	if of := c.of[p]; talk < len(of) {
-		return of[talk]
-	}
-
-	return -1
-}
-
-// Transfer returns a window of a group, without anything that was measured.
-func (c *Communicators) Transfer(group int32) Transfer {
-	g := &c.groups[group]
-	return Transfer{Name: g.name, Dim: g.dim, Size: len(g.ranks), Quickest: NaN}
-}
-
-// communicator is the group that the process talks in, and a text that tells it from
-// others.
-func (p *Process) communicator(t *Talk) (namedGroup, string) {
-	g := namedGroup{name: t.Name, dim: t.Dim}
-	for n := range p.Meta.Groups {
-		dim, called, members := p.group(n)
-		if called != g.name {
-			continue
-		}
-
-		if g.dim = dim; len(members) == 0 {
-			break
-		}
-
-		g.ranks = numbers(members)
-		slices.Sort(g.ranks)
-		return g, memberKey("ranks:"+g.name, g.ranks)
-	}
-
-	return g, "name:" + g.name
-}
-
-// nameByMembers gives each group whose members are those of a group of the layouts
-// that group's name and dimension.
-func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]int32) {
+// Communicators returns a window of each group that processes talk in, without anything that was
+// measured, and numbers the groups in their Talks. Two groups may share a name (each data-parallel
+// group of a mesh is called the same): where identities tell members, members decide, else the
+// name does. A group whose members are those of a group of the layouts has that group's name and dimension.
+func (w *World) Communicators(layouts ...*Layout) []Transfer {
 	titles := map[string][]*Group{}
 	for _, l := range layouts {
 		for i := range l.Groups {
@@ -143,25 +72,65 @@ func (c *Communicators) nameByMembers(w *World, layouts []*Layout, members [][]i
 		}
 	}
 
-	for n := range c.groups {
-		g := &c.groups[n]
-		rows := members[n]
-		if g.ranks != nil {
-			rows = rows[:0]
-			for _, rank := range g.ranks {
-				if k := w.Row(uint32(rank)); k >= 0 {
-					rows = append(rows, int32(k))
-				}
-			}
-		}
-
-		slices.Sort(rows)
-		list := titles[memberKey("", slices.Compact(rows))]
+	groups, members := w.number()
+	all := make([]Transfer, len(groups))
+	for n, g := range groups {
+		all[n] = Transfer{Name: g.Name, Dim: g.Dim, Size: len(g.Ranks), Quickest: NaN}
+		slices.Sort(members[n])
+		list := titles[memberKey("", slices.Compact(members[n]))]
 		if len(list) == 0 {
 			continue
 		}
 
-		at := max(0, slices.IndexFunc(list, func(t *Group) bool { return t.Dim == g.dim }))
-		g.name, g.dim = list[at].Name, cmp.Or(g.dim, list[at].Dim)
+		at := max(0, slices.IndexFunc(list, func(t *Group) bool { return t.Dim == g.Dim }))
+		all[n].Name, all[n].Dim = list[at].Name, cmp.Or(g.Dim, list[at].Dim)
 	}
+
+	return all
+}
+
+// number numbers the groups that processes talk in, and returns them with the rows of their members: those
+// that identities tell, else those that talk.
+func (w *World) number() (groups []topology.Group, members [][]int32) {
+	byKey := map[string]int32{}
+	for _, p := range w.all {
+		row := w.Row(p.Rank)
+		for k := range p.Talks {
+			t := &p.Talks[k]
+			g, id := p.communicator(t)
+			if t.Group = byKey[id]; t.Group == 0 {
+				groups, members = append(groups, g), append(members, w.rows(g.Ranks))
+				t.Group = int32(len(groups))
+				byKey[id] = t.Group
+			}
+
+			if g.Ranks == nil && row >= 0 {
+				members[t.Group-1] = append(members[t.Group-1], int32(row))
+			}
+		}
+	}
+
+	return groups, members
+}
+
+// communicator is the group that the process talks in, and a text that tells it from
+// others.
+func (p *Process) communicator(t *Talk) (topology.Group, string) {
+	g := topology.Group{Name: t.Name, Dim: t.Dim}
+	for n := range p.Meta.Groups {
+		dim, called, members := p.group(n)
+		if called != g.Name {
+			continue
+		}
+
+		if g.Dim = dim; len(members) == 0 {
+			break
+		}
+
+		g.Ranks = numbers(members)
+		slices.Sort(g.Ranks)
+		return g, memberKey("ranks:"+g.Name, g.Ranks)
+	}
+
+	return g, "name:" + g.Name
 }

@@ -20,14 +20,14 @@ type World struct {
 	Attempts int      // launches of the job
 	Notes    []string // sentences for a person
 
-	topo     *topology.File
-	all      []*Process
-	launches []*launch
-	heard    map[uint32]*Process // of each rank, the process that was heard of first
-	seen     [MetricCount]bool
-	talks    bool           // communicators are known
-	nodeOf   map[int]string // of the topology file
-	shared   bool           // the topology and the processes use the same node names
+	topo   *topology.File
+	all    []*Process
+	of     [][]*Process        // each launch
+	heard  map[uint32]*Process // of each rank, the process that was heard of first
+	seen   [MetricCount]bool
+	talks  bool           // communicators are known
+	nodeOf map[int]string // of the topology file
+	shared bool           // the topology and the processes use the same node names
 }
 
 // NewWorld takes all processes, those of one rank in the order in which they were heard
@@ -41,7 +41,7 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 			w.heard[p.Rank] = p
 		}
 
-		if p.Stepped {
+		if p.Steps > 0 {
 			rows[int(p.Rank)] = true
 		}
 
@@ -59,8 +59,12 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 	}
 
 	slices.Sort(w.Ranks)
-	w.launches = launches(all)
-	w.Attempts = len(w.launches)
+	w.Attempts = launches(all)
+	w.of = make([][]*Process, w.Attempts)
+	for _, p := range all {
+		w.of[p.Attempt] = append(w.of[p.Attempt], p)
+	}
+
 	return w
 }
 
@@ -94,15 +98,30 @@ func (w *World) Row(rank uint32) int {
 	return -1
 }
 
-// Beginning returns the processes that a launch begins with, by row.
-func (w *World) Beginning(attempt int) []*Process {
-	current := make([]*Process, len(w.Ranks))
-	first := w.launches[attempt].first
-	for r, rank := range w.Ranks {
-		current[r] = first[uint32(rank)]
+// rows are those of the ranks that have one.
+func (w *World) rows(ranks []int) (rows []int32) {
+	for _, rank := range ranks {
+		if k := w.Row(uint32(rank)); k >= 0 {
+			rows = append(rows, int32(k))
+		}
 	}
 
-	return current
+	return rows
+}
+
+// Current returns the processes that a launch's columns show now, by row, nil for a rank without
+// any: those that it began with, and who took their places since. world is the largest that any
+// process of it speaks of, 0 unknown.
+func (w *World) Current(attempt int) (current []*Process, world int) {
+	current = make([]*Process, len(w.Ranks))
+	for _, p := range w.of[attempt] {
+		world = max(world, int(p.Meta.WorldSize))
+		if k := w.Row(p.Rank); k >= 0 && (p.Running || !p.Later && current[k] == nil) {
+			current[k] = p
+		}
+	}
+
+	return current, world
 }
 
 // node is where a process runs. A name that the process told counts when the
@@ -122,13 +141,12 @@ func (w *World) node(p *Process, rank int) string {
 	return cmp.Or(file, "node-"+strconv.Itoa(rank))
 }
 
-// Layout says who is who in a launch while these processes run: current has one for
-// each row, nil for a rank without any.
-func (w *World) Layout(attempt int, current []*Process) *Layout {
-	of := w.launches[attempt]
+// Layout says who is who in a launch now.
+func (w *World) Layout(attempt int) *Layout {
+	current, world := w.Current(attempt)
 	n := len(w.Ranks)
 	l := &Layout{
-		Attempt: attempt, World: min(of.world, maxRows), Ranks: w.Ranks, Stages: 1, Certain: true,
+		Attempt: attempt, World: min(world, maxRows), Ranks: w.Ranks, Stages: 1, Certain: true,
 		Present: make([]bool, n), Incarnation: make([]uint64, n), Fresh: make([]bool, n),
 		Node: make([]int32, n),
 	}
@@ -143,7 +161,7 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		p := current[r]
 		l.Node[r] = None
 		_, listed := w.nodeOf[rank]
-		fits := of.world == 0 || rank < of.world
+		fits := world == 0 || rank < world
 		// A rank without a process is missed where it is known to belong: the file lists it, or the job has
 		// begun but once.
 		l.Present[r] = p != nil || fits && (listed || len(w.nodeOf) == 0 && w.Attempts == 1)
@@ -177,7 +195,7 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 		models = nil
 	}
 
-	w.setRoles(l, of.world, current, models)
+	w.setRoles(l, world, current, models)
 	if l.From == "inferred" {
 		w.infer(l, current)
 	}
@@ -189,13 +207,13 @@ func (w *World) Layout(attempt int, current []*Process) *Layout {
 // of a world of another size or contradicts the groups that the processes told.
 func (w *World) setRoles(l *Layout, world int, current []*Process, models []string) {
 	own := rankGroups(current)
-	var file []namedGroup
+	var file []topology.Group
 	if w.topo != nil && (world == 0 || w.topo.WorldSize == 0 || world == w.topo.WorldSize) {
 		file = fromTopology(w.topo, world)
 	}
 
 	if g := contradicted(file, own); g != nil {
-		w.note(fmt.Sprintf("the topology file contradicts group %s of dimension %s, as its processes told it, in attempt %d: the file's groups are not used", g.name, g.dim, l.Attempt+1))
+		w.note(fmt.Sprintf("the topology file contradicts group %s of dimension %s, as its processes told it, in attempt %d: the file's groups are not used", g.Name, g.Dim, l.Attempt+1))
 		file = nil
 	}
 
@@ -206,8 +224,10 @@ func (w *World) setRoles(l *Layout, world int, current []*Process, models []stri
 	case len(own) > 0 && l.assign(own, models):
 		l.setGroups(append(own, file...))
 	default:
-		l.From = "inferred"
-		l.alike(models)
+		// All are alike, each a replica of its own.
+		l.From, l.Stages = "inferred", 1
+		l.setRoles(make([]position, len(l.Ranks)), models)
+		l.setReplicas(NewSets(len(l.Ranks)))
 		l.setGroups(append(file, own...))
 	}
 }

@@ -73,11 +73,11 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 		}
 	}
 
-	b := bins{n: len(p.Steps), count: min(len(p.Steps), chartPoints)}
+	points := min(len(p.Steps), chartPoints)
 	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: measureOf(e.Metric).name}
 	var around []float64
-	for i := range b.count {
-		from, to := b.of(i)
+	for i := range points {
+		from, to := bin(i, points, len(p.Steps))
 		around = around[:0]
 		for _, k := range peers {
 			if m := p.mean(columns, k, from, to); !math.IsNaN(m) {
@@ -92,9 +92,9 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 		c.High = append(c.High, point(quantile(around, 0.9)))
 	}
 
-	c.Since, c.Detected, c.Until = markAt(p, b, n.SinceStep), markAt(p, b, n.DetectedStep), -1
+	c.Since, c.Detected, c.Until = markAt(p, points, n.SinceStep), markAt(p, points, n.DetectedStep), -1
 	if n.State == verdict.Recovered {
-		c.Until = markAt(p, b, n.UntilStep)
+		c.Until = markAt(p, points, n.UntilStep)
 	}
 
 	return c, true
@@ -121,16 +121,16 @@ func point(x float64) *float64 {
 	return &x
 }
 
-// markAt returns the bin that holds a step, -1 when the step is after the last. A step that was
+// markAt returns the bin, of so many, that holds a step, -1 when the step is after the last. A step that was
 // not recorded is in the bin of the next one.
-func markAt(p *Picture, b bins, step int64) int {
+func markAt(p *Picture, count int, step int64) int {
 	at := p.stepIndex(step)
-	if at >= b.n {
+	if at >= len(p.Steps) {
 		return -1
 	}
 
-	return sort.Search(b.count, func(i int) bool {
-		_, to := b.of(i)
+	return sort.Search(count, func(i int) bool {
+		_, to := bin(i, count, len(p.Steps))
 		return at < to
 	})
 }
@@ -142,11 +142,10 @@ func spark(values []float32, width int) (line string, low, high float64) {
 		return "", 0, 0
 	}
 
-	b := bins{n: len(values), count: min(len(values), width)}
-	means := make([]float64, b.count)
+	means := make([]float64, min(len(values), width))
 	low, high = math.Inf(1), math.Inf(-1)
 	for i := range means {
-		from, to := b.of(i)
+		from, to := bin(i, len(means), len(values))
 		means[i] = mean(values[from:to])
 		if !math.IsNaN(means[i]) {
 			low, high = min(low, means[i]), max(high, means[i])
@@ -158,7 +157,7 @@ func spark(values []float32, width int) (line string, low, high float64) {
 	}
 
 	blocks := []rune("▁▂▃▄▅▆▇█")
-	out := make([]rune, b.count)
+	out := make([]rune, len(means))
 	// A range below 5 % is drawn as flat: noise must not look like a mountain. Nor must
 	// one step that is far out make the others look flat: the highest tenth is full.
 	sorted := slices.DeleteFunc(slices.Clone(means), math.IsNaN)

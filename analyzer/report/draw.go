@@ -34,8 +34,13 @@ func Draw(f *frame.Frame) *Picture {
 
 	p.Nodes, p.Peers, p.Metrics = len(nodes), peersIn(f, at), map[string][][]float32{}
 	for _, m := range Drawn {
+		name := m.String()
+		if m == frame.Exposed {
+			name = wait // as evidence calls it
+		}
+
 		if f.Has(m) {
-			p.Metrics[metricKey(m)] = f.Values(m)
+			p.Metrics[name] = f.Values(m)
 		}
 	}
 
@@ -81,15 +86,6 @@ func peersIn(f *frame.Frame, at []int) func(step int) [][]int {
 	}
 
 	return func(step int) [][]int { return sets[f.Columns[step].Layout] }
-}
-
-// metricKey is the name of a metric in evidence.
-func metricKey(m frame.Metric) string {
-	if m == frame.Exposed {
-		return wait
-	}
-
-	return m.String()
 }
 
 // unmeasured says in sentences what was not recorded and what is estimated.

@@ -66,7 +66,7 @@ func TestDraw_ComparesRanksOfOneRole(t *testing.T) {
 		t.Errorf("first layer %s, last %s: want what the verdict rests on first, waiting last", layers[0].Name, layers[len(layers)-1].Name)
 	}
 
-	at := func(rank, step int) float64 { return float64(p.row(layers[0].values, p.rowOf(rank))[step]) }
+	at := func(rank, step int) float64 { return float64(layers[0].values[p.rowOf(rank)][step]) }
 	for _, c := range []struct {
 		rank, step int
 		want       float64

@@ -18,52 +18,44 @@ const pageBudget = 3 << 20
 // until the page fits its budget.
 const firstCells = 6 << 20
 
-// bins are the columns of the page's matrices: ranges of indexes into the steps.
-type bins struct {
-	n     int // steps
-	count int
-}
+// bin is the i-th of count ranges of n steps, as indexes: a column of the page's matrices, a point of a line.
+func bin(i, count, n int) (from, to int) { return i * n / count, (i + 1) * n / count }
 
-func (b bins) of(i int) (from, to int) { return i * b.n / b.count, (i + 1) * b.n / b.count }
-
-// encodeLayers encodes the layers in one common width in which they fit the budget. How well a
-// layer compresses is not known before, so each try has a third less cells than the one before.
-func encodeLayers(p *Picture, layers []layer) (bins, error) {
-	b := bins{n: len(p.Steps), count: len(p.Steps)}
-	if len(p.Ranks) == 0 || b.n == 0 || len(layers) == 0 {
-		return bins{}, nil
+// encodeLayers encodes the layers in one common width in which they fit the budget, and returns that: how many
+// columns there are. How well a layer compresses is not known before, so each try has a third less cells than
+// the one before.
+func encodeLayers(p *Picture, layers []layer) (columns int, err error) {
+	if len(p.Ranks) == 0 || len(p.Steps) == 0 || len(layers) == 0 {
+		return 0, nil
 	}
 
 	for cells := firstCells; ; cells = cells * 2 / 3 {
-		b.count = max(1, min(b.n, cells/(len(p.Ranks)*len(layers))))
-		size := 0
+		columns, size := max(1, min(len(p.Steps), cells/(len(p.Ranks)*len(layers)))), 0
 		for i := range layers {
-			if err := layers[i].encode(b); err != nil {
-				return b, err
+			if err := layers[i].encode(columns, len(p.Steps)); err != nil {
+				return 0, err
 			}
 
 			size += len(layers[i].Data)
 		}
 
-		if size <= pageBudget || b.count == 1 {
-			return b, nil
+		if size <= pageBudget || columns == 1 {
+			return columns, nil
 		}
 	}
 }
 
 // encode makes one byte a cell: the code of the mean of the steps in its bin, deflated.
-func (l *layer) encode(b bins) error {
+func (l *layer) encode(columns, steps int) error {
 	l.Levels = shareLevels
 	if l.Ratio {
 		l.Levels = ratioLevels
 	}
 
-	rows := len(l.values) / b.n
-	cells := make([]byte, 0, rows*b.count)
-	for r := range rows {
-		values := l.values[r*b.n : (r+1)*b.n]
-		for i := range b.count {
-			from, to := b.of(i)
+	var cells []byte
+	for _, values := range l.values {
+		for i := range columns {
+			from, to := bin(i, columns, steps)
 			x := mean(values[from:to])
 			if l.Ratio {
 				x = math.Log(x) // of what is not above 0 nothing is drawn

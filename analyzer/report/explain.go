@@ -18,7 +18,7 @@ func Explain(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p.wrapped("", h.More)
 	p.printf("\n")
 	p.wrapped("", scope(v))
-	p.wrapped("", p.Made.sentence())
+	p.wrapped("", p.Made)
 	for _, n := range v.Nodes {
 		explainNode(p, n)
 	}

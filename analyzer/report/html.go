@@ -53,7 +53,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"share":    func(e verdict.Evidence) string { return shareBar(e.Value, e.Value, e.Peers) },
 	"peers":    func(e verdict.Evidence) string { return shareBar(e.Peers, e.Value, e.Peers) },
 	"positive": func(x float64) bool { return x > 0 }, "finite": finite,
-	"sure": sure, "costs": Costs, "clock": clock, "mark": func(t tone) string { return toneMarks[t] },
+	"sure": sure, "costs": Costs, "clock": clock, "mark": func(tone string) string { return toneMarks[tone] },
 	"arrivals": arrivalRows, "caveat": arrivalsCaveat, "minus": func(a, b int) int { return a - b },
 }).Parse(pageHTML))
 
@@ -62,7 +62,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 // 10,000 ranks and any number of steps (long jobs are drawn with several steps to
 // a column; the page says so). Browsers draw it that can inflate (DecompressionStream, in all
 // since 2023); older ones show its words and tables. p may be nil: then only words are shown.
-func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
+func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made string) error {
 	if p == nil {
 		p = &Picture{}
 	}
@@ -70,7 +70,7 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 	layers, stepTimes := p.layers(v), p.times()
 	var medians []float64
 	if len(layers) > 0 && layers[0].Ratio {
-		medians = rankMedians(p, layers[0].values, onset(v, p))
+		medians = rankMedians(layers[0].values, onset(v, p))
 	}
 
 	data, err := pageData(v, p, layers, stepTimes, medians)
@@ -84,7 +84,7 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made Made) error {
 	}
 
 	view := page{
-		Verdict: complete(v), headline: headlineOf(v), Scope: scope(v), Made: made.sentence(), Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
+		Verdict: complete(v), headline: headlineOf(v), Scope: scope(v), Made: made, Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
 		HasPicture: len(layers) > 0, Timeline: pictureOfStep(p.Timeline),
 		Several: len(v.Nodes)+len(v.Links) > 1,
 		Ranks:   len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
@@ -124,9 +124,9 @@ type page struct {
 	Scope, Made          string
 	Facts                []fact
 	Limits               []string
-	Slowest              []slow
-	Since                string // which steps the medians are of
-	Slowdown             string // what the first layer shows, in words
+	Slowest              [][]string // see slowest
+	Since                string     // which steps the medians are of
+	Slowdown             string     // what the first layer shows, in words
 	HasPicture           bool
 	Timeline             *stepPicture
 	Several              bool // culprits: each has its own sentence
@@ -157,16 +157,9 @@ func shareBar(x, a, b float64) string {
 	return fmt.Sprintf("%.1f", 100*x/most)
 }
 
-// slow is a line of the table of slowest ranks: what the heat map shows, in text.
-type slow struct {
-	Rank
-	Median string // "1.08×"
-	Marked bool
-}
-
-// slowest returns the n ranks with the highest median in the first layer: the map can't be read
-// by a screen reader, nor to two digits.
-func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
+// slowest returns the n ranks with the highest median in the first layer as words (the class of the line,
+// rank, node, stage, replica, slowdown): the heat map can't be read by a screen reader, nor to two digits.
+func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) (rows [][]string) {
 	at := make([]int, 0, len(medians))
 	for i, m := range medians {
 		if !math.IsNaN(m) {
@@ -182,12 +175,20 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) []slow {
 		}
 	}
 
-	var list []slow
 	for _, i := range at[:min(n, len(at))] {
-		list = append(list, slow{Rank: p.Ranks[i], Median: times(medians[i]), Marked: named[p.Ranks[i].Rank]})
+		r, class, replica := p.Ranks[i], "", "–"
+		if named[r.Rank] {
+			class = "marked"
+		}
+
+		if r.Replica >= 0 {
+			replica = fmt.Sprint(r.Replica)
+		}
+
+		rows = append(rows, []string{class, fmt.Sprint(r.Rank), plain(r.Node), fmt.Sprint(r.Stage), replica, times(medians[i])})
 	}
 
-	return list
+	return rows
 }
 
 // onset is the index of the first step in which a culprit of now was slow or, where there
@@ -221,12 +222,12 @@ func earliest(nodes []verdict.Node, links []verdict.Link) int64 {
 }
 
 // rankMedians returns the median of each rank over the steps from a column on.
-func rankMedians(p *Picture, values []float32, from int) []float64 {
-	medians := make([]float64, len(p.Ranks))
+func rankMedians(values [][]float32, from int) []float64 {
+	medians := make([]float64, len(values))
 	var own []float64
-	for i := range p.Ranks {
+	for i, row := range values {
 		own = own[:0]
-		for _, v := range p.row(values, i)[from:] {
+		for _, v := range row[from:] {
 			if v == v {
 				own = append(own, float64(v))
 			}
@@ -273,7 +274,7 @@ type mark struct {
 
 // pageData is what the page's script draws, as JSON. Names come from the job and pass through plain.
 func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians []float64) ([]byte, error) {
-	b, err := encodeLayers(p, layers)
+	columns, err := encodeLayers(p, layers)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +296,8 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 		d.Stage, d.Replica = append(d.Stage, r.Stage), append(d.Replica, r.Replica)
 	}
 
-	for i := range b.count {
-		from, to := b.of(i)
+	for i := range columns {
+		from, to := bin(i, columns, len(p.Steps))
 		d.From, d.To = append(d.From, p.Steps[from]), append(d.To, p.Steps[to-1])
 		t := -1.0
 		if m := median(known(stepTimes[from:to])); m >= 0 {
@@ -314,7 +315,7 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 		d.Medians = append(d.Medians, round(m, 4))
 	}
 
-	d.Culprits = append(d.Culprits, marks(v, p, b)...)
+	d.Culprits = append(d.Culprits, marks(v, p, columns)...)
 	out, err := json.Marshal(d)
 	if err != nil {
 		return nil, fmt.Errorf("encode report: %w", err)
@@ -324,11 +325,11 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 }
 
 // marks are the named ranks that the picture shows.
-func marks(v *verdict.Verdict, p *Picture, b bins) (list []mark) {
+func marks(v *verdict.Verdict, p *Picture, columns int) (list []mark) {
 	for _, n := range v.Nodes {
 		for _, r := range n.Ranks {
-			if i := p.rowOf(r); i >= 0 && b.count > 0 {
-				list = append(list, mark{Row: i, State: n.State, Since: markAt(p, b, n.SinceStep)})
+			if i := p.rowOf(r); i >= 0 && columns > 0 {
+				list = append(list, mark{Row: i, State: n.State, Since: markAt(p, columns, n.SinceStep)})
 			}
 		}
 	}

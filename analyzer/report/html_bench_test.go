@@ -12,7 +12,7 @@ func BenchmarkHTML(b *testing.B) {
 	v, p := s.verdict(), s.picture()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := HTML(io.Discard, v, p, Made{}); err != nil {
+		if err := HTML(io.Discard, v, p, ""); err != nil {
 			b.Fatal(err)
 		}
 	}

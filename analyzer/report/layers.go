@@ -46,15 +46,6 @@ func measureOf(metric string) measure {
 	return measure{metric: metric, name: plain(metric), every: perStep, spent: "on " + plain(metric)}
 }
 
-// other names what the second figure of evidence is of.
-func other(metric string) string {
-	if metric == stepMetric {
-		return "without it"
-	}
-
-	return "peers"
-}
-
 // evidenceName is what was measured, as a line of a table has it.
 func evidenceName(e verdict.Evidence) string {
 	m := measureOf(e.Metric)
@@ -119,13 +110,15 @@ func (p *Picture) layers(v *verdict.Verdict) []layer {
 	return list
 }
 
-// shares are the values of one metric as shares of another.
-func (p *Picture) shares(part, whole [][]float32) []float32 {
-	n := len(p.Steps)
-	out := make([]float32, len(p.Ranks)*n)
-	for i := range p.Ranks {
-		for s := range n {
-			out[i*n+s] = share(p.cell(part, i, s), p.cell(whole, i, s))
+// shares are the values of one metric as shares of another, NaN where either was not measured.
+func (p *Picture) shares(part, whole [][]float32) [][]float32 {
+	out := make([][]float32, len(p.Ranks))
+	for i := range out {
+		out[i] = slices.Repeat([]float32{nan}, len(p.Steps))
+		for s := range out[i] {
+			if x, of := p.cell(part, i, s), p.cell(whole, i, s); x >= 0 && of > 0 {
+				out[i][s] = x / of
+			}
 		}
 	}
 

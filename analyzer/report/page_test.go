@@ -42,7 +42,7 @@ func pages(t *testing.T) string {
 func writePage(t *testing.T, path string, v *verdict.Verdict, p *Picture) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := HTML(&b, v, p, Made{}); err != nil {
+	if err := HTML(&b, v, p, ""); err != nil {
 		t.Fatalf("HTML: %v", err)
 	}
 
@@ -234,7 +234,7 @@ func TestHTML_CellsComeBack(t *testing.T) {
 	for step := 1; step < 6; step++ {
 		b.run(t, chromedp.Evaluate[chromedp.Void](press("ArrowRight")))
 		tip := eval[string](t, b, `document.getElementById('tip').innerText`)
-		v := p.row(values, s.slow)[step]
+		v := values[s.slow][step]
 		want := "not measured"
 		if v == v {
 			want = strings.TrimSuffix(times(float64(v)), "×")
@@ -412,7 +412,7 @@ func TestHTML_StaysSmall(t *testing.T) {
 	s.steps, s.noise = 3000, 0.15
 	t.Logf("scale: %d ranks × %d steps", s.ranks, s.steps)
 	var b bytes.Buffer
-	if err := HTML(&b, s.verdict(), s.picture(), Made{}); err != nil {
+	if err := HTML(&b, s.verdict(), s.picture(), ""); err != nil {
 		t.Fatal(err)
 	}
 
@@ -426,7 +426,7 @@ func TestHTML_SameInputSameBytes(t *testing.T) {
 	s := samples["8"]
 	var a, b bytes.Buffer
 	for _, w := range []*bytes.Buffer{&a, &b} {
-		if err := HTML(w, s.verdict(), s.picture(), Made{}); err != nil {
+		if err := HTML(w, s.verdict(), s.picture(), ""); err != nil {
 			t.Fatal(err)
 		}
 	}

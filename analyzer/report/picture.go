@@ -46,19 +46,13 @@ type layer struct {
 	Title string `json:"title"` // one sentence
 	// Ratio says that 1 is "equal to peers" (coloured both ways); else values are
 	// shares of the step, 0…1.
-	Ratio  bool `json:"ratio"`
-	values []float32
+	Ratio  bool        `json:"ratio"`
+	values [][]float32 // by rank, in the order they are drawn
 
 	// What encode makes of the values: one byte a cell, 0 is "not measured", k is
 	// Levels[k]; deflate (raw) and base64.
 	Levels []float64 `json:"levels"` // 256 values; of a ratio its natural logarithm
 	Data   string    `json:"data"`
-}
-
-// row returns the values of rank number i (in drawing order).
-func (p *Picture) row(values []float32, i int) []float32 {
-	n := len(p.Steps)
-	return values[i*n : (i+1)*n]
 }
 
 // cell returns the value of rank number i in a step (an index).
@@ -133,19 +127,18 @@ func known(x []float64) []float64 {
 // relative returns each value of a metric against the center of its peers in the
 // same step: 1 is equal. A rank without a peer is compared with its own median
 // over time.
-func (p *Picture) relative(columns [][]float32) []float32 {
-	n := len(p.Steps)
-	out := make([]float32, len(p.Ranks)*n)
+func (p *Picture) relative(columns [][]float32) [][]float32 {
+	out := make([][]float32, len(p.Ranks))
 	for i := range out {
-		out[i] = nan
+		out[i] = slices.Repeat([]float32{nan}, len(p.Steps))
 	}
 
 	reference := p.references(columns)
-	for s := range n {
+	for s := range p.Steps {
 		for _, set := range p.Peers(s) {
 			r := reference(set, s)
 			for _, i := range set {
-				out[i*n+s] = ratio(p.cell(columns, i, s), r)
+				out[i][s] = ratio(p.cell(columns, i, s), r)
 			}
 		}
 	}
@@ -226,15 +219,6 @@ func ratio(v float32, reference float64) float32 {
 	}
 
 	return float32(float64(v) / reference)
-}
-
-// share is part/whole, NaN where either was not measured.
-func share(part, whole float32) float32 {
-	if !(whole > 0) || !(part >= 0) {
-		return nan
-	}
-
-	return part / whole
 }
 
 // median sorts x. It returns NaN for none.

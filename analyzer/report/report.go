@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -39,42 +40,38 @@ func JSON(w io.Writer, v *verdict.Verdict) error {
 // can hold (no NaN, no infinity): who reads the contract need not expect null. What v
 // shares with the detector stays as it is.
 func complete(v *verdict.Verdict) *verdict.Verdict {
-	c := *v
-	c.Coverage, c.JobImpact, c.JobImpactMax = finite(c.Coverage), finite(c.JobImpact), finite(c.JobImpactMax)
-	c.Nodes = append([]verdict.Node{}, v.Nodes...)
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		n.Ranks, n.Slowdown, n.JobImpact, n.JobImpactMax, n.Confidence = listed(n.Ranks), finite(n.Slowdown), finite(n.JobImpact), finite(n.JobImpactMax), finite(n.Confidence)
-		n.Evidence = append([]verdict.Evidence{}, n.Evidence...)
-		for k := range n.Evidence {
-			e := &n.Evidence[k]
-			e.Value, e.Peers, e.Z = finite(e.Value), finite(e.Peers), finite(e.Z)
-		}
-	}
-
-	c.Links = append([]verdict.Link{}, v.Links...)
-	for i := range c.Links {
-		l := &c.Links[i]
-		l.Ranks, l.Slowdown, l.JobImpact = listed(l.Ranks), finite(l.Slowdown), finite(l.JobImpact)
-		l.Nodes = append([]string{}, l.Nodes...)
-	}
-
-	c.Findings = append([]verdict.Finding{}, v.Findings...)
-	for i := range c.Findings {
-		f := &c.Findings[i]
-		f.Ranks, f.JobImpact, f.Ratio = listed(f.Ranks), finite(f.JobImpact), finite(f.Ratio)
-	}
-
-	c.Events = append([]verdict.Event{}, v.Events...)
-	for i := range c.Events {
-		c.Events[i].Ranks = listed(c.Events[i].Ranks)
-	}
-
-	return &c
+	fill(reflect.ValueOf(&v).Elem())
+	return v
 }
 
-// listed is a list of ranks that JSON writes as [] where there are none.
-func listed(ranks []int) []int { return append([]int{}, ranks...) }
+// fill makes what v holds a copy of itself that is as complete promises. A list that JSON leaves out where it is
+// empty may be nil.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			c := reflect.New(v.Type().Elem())
+			c.Elem().Set(v.Elem())
+			v.Set(c)
+			fill(c.Elem())
+		}
+	case reflect.Struct:
+		for f, x := range v.Fields() {
+			if x.Kind() != reflect.Slice || x.Len() > 0 || !strings.HasSuffix(f.Tag.Get("json"), ",omitempty") {
+				fill(x)
+			}
+		}
+	case reflect.Slice:
+		list := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(list, v)
+		v.Set(list)
+		for i := range list.Len() {
+			fill(list.Index(i))
+		}
+	case reflect.Float64:
+		v.SetFloat(finite(v.Float()))
+	}
+}
 
 // finite returns x, 0 for NaN, and the largest finite number for an infinity.
 func finite(x float64) float64 {

@@ -353,11 +353,11 @@ func TestPicture_RelativeWithFewPeers(t *testing.T) {
 	got := p.relative(columns)
 	want := []float32{1, 1, 2, 1, 3 / 4.5, 6 / 4.5}
 	for i := range want {
-		if math.Abs(float64(got[i]-want[i])) > 1e-6 {
+		if math.Abs(float64(got[i/2][i%2]-want[i])) > 1e-6 {
 			t.Fatalf("relative = %v, want %v", got, want)
 		}
 
-		if row := p.relativeRow(columns, i/2); row[i%2] != got[i] {
+		if row := p.relativeRow(columns, i/2); row[i%2] != got[i/2][i%2] {
 			t.Fatalf("relativeRow(%d) = %v, want as in %v", i/2, row, got)
 		}
 	}

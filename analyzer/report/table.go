@@ -17,7 +17,7 @@ type TableOptions struct {
 	Color   bool     // ANSI colours
 	Width   int      // columns; 0 means 100
 	Picture *Picture // for sparklines; nil leaves them out
-	Made    Made
+	Made    string   // a sentence, as Made has it; "" leaves it out
 }
 
 // defaultWidth is used where the output is no terminal.
@@ -40,8 +40,8 @@ func TerminalOptions(w io.Writer) TableOptions {
 	return o
 }
 
-var toneStyles = map[tone]string{good: green, note: green, warn: yellow, bad: red, unknown: cyan}
-var toneMarks = map[tone]string{good: "✓", note: "✓", warn: "▲", bad: "●", unknown: "?"}
+var toneStyles = map[string]string{good: green, note: green, warn: yellow, bad: red, unknown: cyan}
+var toneMarks = map[string]string{good: "✓", note: "✓", warn: "▲", bad: "●", unknown: "?"}
 
 // Table writes a verdict for people at a terminal.
 func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
@@ -50,7 +50,7 @@ func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 	p.printf("%s  %s\n", p.in(toneStyles[h.Tone]+bold, toneMarks[h.Tone]+" "+strings.ToUpper(h.Label)), p.in(bold, h.Title))
 	p.wrapped("  ", h.More)
 	p.wrapped("  ", scope(v))
-	p.wrapped("  ", p.Made.sentence())
+	p.wrapped("  ", p.Made)
 	if len(v.Nodes) > 0 {
 		nodesTable(p, v.Nodes)
 	}
@@ -130,17 +130,8 @@ func stepAt(step int64, stamp string) string {
 }
 
 // Made says when an output was made, and by which version.
-type Made struct {
-	At time.Time
-	By string // "" leaves it out
-}
-
-func (m Made) sentence() string {
-	if m.By == "" {
-		return ""
-	}
-
-	return "Made " + m.At.Local().Format("2006-01-02 15:04:05 MST") + " by laggard " + m.By + "."
+func Made(at time.Time, by string) string {
+	return "Made " + at.Local().Format("2006-01-02 15:04:05 MST") + " by laggard " + by + "."
 }
 
 // impactNote follows a finding's title, "" where its cost is not known.
@@ -224,13 +215,17 @@ func evidenceLines(p *printer, n verdict.Node) {
 			break
 		}
 
-		against := ""
+		other, against := "peers", ""
+		if e.Metric == stepMetric {
+			other = "without it"
+		}
+
 		if e.Peers > 0 {
 			against = " = " + times(e.Value/e.Peers)
 		}
 
 		m := measureOf(e.Metric)
-		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(m.name, 13)), e.Rank, seconds(e.Value), m.every, other(e.Metric), seconds(e.Peers), against)
+		p.printf("    %s rank %-5d %9s %s, %s %9s%s\n", p.in(dim, pad(m.name, 13)), e.Rank, seconds(e.Value), m.every, other, seconds(e.Peers), against)
 	}
 
 	if n.Detail != "" {

@@ -72,15 +72,10 @@ type stepPicture struct {
 	Clocks, Names string
 	Width, Height float64
 	Foot          float64
-	Ticks         []tick
+	Ticks         [][2]string // where, and how it is labelled
 	Lines         []stepLine
 	Rows          [][]string  // see timelineRows
 	Kinds         [][2]string // of kindsOfBars, those that are drawn
-}
-
-type tick struct {
-	X     float64
-	Label string
 }
 
 // stepLine is a rank: its words at Text and Under, its bars.
@@ -155,12 +150,12 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 			return s
 		}
 
-		t := tick{X: round(plotLeft+at*1e9*scale, 2), Label: seconds(at)}
-		if s.Width-t.X < tickWide {
-			t.Label = "" // it would be cut
+		where, label := round(plotLeft+at*1e9*scale, 2), seconds(at)
+		if s.Width-where < tickWide {
+			label = "" // it would be cut
 		}
 
-		s.Ticks = append(s.Ticks, t)
+		s.Ticks = append(s.Ticks, [2]string{fmt.Sprint(where), label})
 	}
 }
 

@@ -58,29 +58,24 @@ func clamp(share float64) float64 { return min(max(share, 0), 1) }
 func culpritCosts(p *printer, v *verdict.Verdict, r *whatif.Result) {
 	nodes, _ := convicted(v)
 	for _, n := range nodes {
-		p.printf("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), Costs(n.JobImpact, n.JobImpactMax), beside(r.Repaired, n.Node))
+		beside := ""
+		if x, ok := r.Repaired[n.Node]; ok {
+			beside = fmt.Sprintf(" (%s by the replay of raw ranges)", smallShare(x))
+		}
+
+		p.printf("What if %s worked like its peers: the job would save %s of its time%s\n", plain(n.Node), Costs(n.JobImpact, n.JobImpactMax), beside)
 	}
 
-	if len(nodes) > 1 {
-		p.printf("What if all of them did: %s%s\n", Costs(v.JobImpact, v.JobImpactMax), besideAll(r))
-	}
-}
-
-func beside(repaired map[string]float64, node string) string {
-	x, ok := repaired[node]
-	if !ok {
-		return ""
+	if len(nodes) < 2 {
+		return
 	}
 
-	return fmt.Sprintf(" (%s by the replay of raw ranges)", smallShare(x))
-}
-
-func besideAll(r *whatif.Result) string {
-	if len(r.Repaired) == 0 {
-		return ""
+	beside := ""
+	if len(r.Repaired) > 0 {
+		beside = fmt.Sprintf(" (%s by the replay)", smallShare(r.Together))
 	}
 
-	return fmt.Sprintf(" (%s by the replay)", smallShare(r.Together))
+	p.printf("What if all of them did: %s%s\n", Costs(v.JobImpact, v.JobImpactMax), beside)
 }
 
 // workers lists the ranks whose repair gains most.

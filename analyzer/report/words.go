@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,20 +9,18 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// tone is how serious a verdict is: it chooses colour and symbol.
-type tone string
-
+// Tones are how serious a verdict is: they choose colour and symbol.
 const (
-	good    tone = "good"    // healthy
-	note    tone = "note"    // healthy, with something to know
-	warn    tone = "warn"    // suspects, or degraded without a cost worth acting on
-	bad     tone = "bad"     // degraded
-	unknown tone = "unknown" // undecided
+	good    = "good"    // healthy
+	note    = "note"    // healthy, with something to know
+	warn    = "warn"    // suspects, or degraded without a cost worth acting on
+	bad     = "bad"     // degraded
+	unknown = "unknown" // undecided
 )
 
 // headline is the verdict in words.
 type headline struct {
-	Tone  tone
+	Tone  string
 	Label string // one word: "Degraded"
 	Title string // one sentence
 	More  string // one or two sentences, may be ""
@@ -68,7 +67,8 @@ func headlineOf(v *verdict.Verdict) headline {
 			"A suspicion is confirmed or dropped after some more steps; until then nothing needs to be done."}
 	}
 
-	if f, ok := costliest(v.Findings); ok {
+	if len(v.Findings) > 0 { // of equal ones the first
+		f := slices.MaxFunc(v.Findings, func(a, b verdict.Finding) int { return cmp.Compare(a.JobImpact, b.JobImpact) })
 		h := headline{note, "Healthy", "No node is to blame.", findingTitle(f)}
 		if f.JobImpact > 0 { // what isn't known to cost anything is not said to cost nothing
 			h.More += " " + cost(f.JobImpact, 0)
@@ -355,19 +355,6 @@ func findingTitle(f verdict.Finding) string {
 	}
 
 	return sentence(capital(strings.ReplaceAll(plain(f.Kind), "-", " ")))
-}
-
-// costliest is the finding with the largest impact, the first of equal ones.
-func costliest(findings []verdict.Finding) (verdict.Finding, bool) {
-	var best verdict.Finding
-	found := false
-	for _, f := range findings {
-		if !found || f.JobImpact > best.JobImpact {
-			best, found = f, true
-		}
-	}
-
-	return best, found
 }
 
 // worldSentence says that nobody told the size of the job; "" where somebody did.

@@ -99,7 +99,8 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 		// A process writes its identity into each of its segments; one row of it is enough.
 		r.rows.Ranks = newestRanks(r.rows.Ranks)
 		off = off || slices.ContainsFunc(r.rows.Ranks, func(r row.Rank) bool { return len(r.Off) > 0 })
-		info.hand(take, &r.rows)
+		take(&r.rows)
+		info.Steps += len(r.rows.Steps)
 		info.Parts += r.segments
 		if first == "" {
 			first = r.odd

@@ -206,7 +206,7 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 	return ranks, nil
 }
 
-// spansOf cuts large files into spans of rows; a small file is one.
+// spansOf cuts large files into their row groups; a small file is one span.
 func spansOf(paths []string) ([]span, error) {
 	var spans []span
 	for _, path := range paths {
@@ -226,10 +226,8 @@ func spansOf(paths []string) ([]span, error) {
 				return nil, err
 			}
 
-			for i, g := range p.RowGroups() {
-				for from := int64(0); from < g.NumRows(); from += spanRows {
-					some = append(some, span{path, i, from, min(from+spanRows, g.NumRows())})
-				}
+			for i := range p.RowGroups() {
+				some = append(some, span{path, i})
 			}
 
 			return some, f.Close()

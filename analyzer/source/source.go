@@ -86,10 +86,7 @@ type Info struct {
 	// the groups of the ranks' rows are all that is known.
 	Topology *topology.File
 
-	Ranks          int // incarnations: rows of ranks
-	Steps          int // rows of steps
-	Communications int // rows of communications
-
+	Steps int // rows of steps
 	Parts int // segments read (files)
 	Lines int // lines read (files)
 	// Unknown counts lines that are neither laggard's nor TaskD's, Torn files that
@@ -207,7 +204,12 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 		return openParquet(spec)
 	}
 
-	return openDir(ctx, spec, o)
+	s, err := openFiles(spec)
+	if errors.Is(err, errNoRank) {
+		return orProfiles(ctx, spec, o, err)
+	}
+
+	return s, err
 }
 
 // splitSpec returns the scheme of what spec names, "" of a directory or file, and where that is.
@@ -225,16 +227,6 @@ func splitSpec(spec string) (scheme, at string, err error) {
 	}
 
 	return "", spec, nil
-}
-
-// openDir opens a profiling directory or, where it is none, a folder of profiles.
-func openDir(ctx context.Context, dir string, o Options) (Source, error) {
-	s, err := openFiles(dir)
-	if errors.Is(err, errNoRank) {
-		return orProfiles(ctx, dir, o, err)
-	}
-
-	return s, err
 }
 
 // orProfiles opens what is nothing else, for the reason why, as profiles.

@@ -47,7 +47,7 @@ func loadTables(ctx context.Context, s tables, name, job string, take func(*row.
 	}
 
 	// Identities come first: with groups of their own the feed samples no times of steps.
-	info.hand(take, &row.Rows{Ranks: ranks})
+	take(&row.Rows{Ranks: ranks})
 	parts, err := s.split(ctx, row.StepsTable, job)
 	if err == nil && !o.NoCommunications {
 		var more []part
@@ -68,18 +68,11 @@ func loadTables(ctx context.Context, s tables, name, job string, take func(*row.
 
 		return rows, parts[i](ctx, rows)
 	}, func(i int, rows *row.Rows) error {
-		info.hand(take, rows)
+		take(rows)
+		info.Steps += len(rows.Steps)
 		buffers.Put(rows)
 		o.progress(i+1, len(parts))
 		return nil
 	})
 	return info, err
-}
-
-// hand hands rows over and counts them.
-func (i *Info) hand(take func(*row.Rows), rows *row.Rows) {
-	take(rows)
-	i.Ranks += len(rows.Ranks)
-	i.Steps += len(rows.Steps)
-	i.Communications += len(rows.Communications)
 }

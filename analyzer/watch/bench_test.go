@@ -104,7 +104,7 @@ func BenchmarkStep(b *testing.B) {
 	b.Run("save", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			data, err := j.save()
+			data, err := j.encode()
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportMetric(float64(len(data))/1e6, "MB")
 		}
 	})
-	data, err := j.save()
+	data, err := j.encode()
 	if err != nil {
 		b.Fatal(err)
 	}

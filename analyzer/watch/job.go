@@ -46,14 +46,6 @@ func (j *job) observe(cfg detect.Config) func(*frame.Column) {
 	}
 }
 
-// configure changes the thresholds of a running engine.
-func (j *job) configure(cfg detect.Config) {
-	if j.engine != nil {
-		j.engine.Configure(cfg)
-		j.dirty = true
-	}
-}
-
 // read takes everything that is new. It returns whether anything was.
 func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, last feed.Stage) (bool, error) {
 	news := false
@@ -111,15 +103,4 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	detect.TellOff(v, f.Off())
 	v.Healthy = v.Exit(minImpact) == verdict.ExitHealthy
 	return v
-}
-
-// save returns the job's state, the source's cursor in it.
-func (j *job) save() ([]byte, error) {
-	j.Cursor = j.reader.Cursor()
-	data, err := j.encode()
-	if err != nil {
-		return nil, fmt.Errorf("save job %s: %w", j.Job, err)
-	}
-
-	return data, nil
 }

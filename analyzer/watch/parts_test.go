@@ -196,12 +196,12 @@ func TestEndedJobIsDropped(t *testing.T) {
 
 func TestStateIsLocked(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openState(dir)
+	d, err := Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.close()
-	if _, err := openState(dir); err == nil || !strings.Contains(err.Error(), "another") {
-		t.Fatalf("openState twice: %v", err)
+	defer d.Close()
+	if _, err := Lock(dir); err == nil || !strings.Contains(err.Error(), "another") {
+		t.Fatalf("Lock twice: %v", err)
 	}
 }

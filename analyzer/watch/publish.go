@@ -2,8 +2,10 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -83,13 +85,14 @@ func (w *Watcher) save(j *job) error {
 		return nil
 	}
 
-	data, err := j.save()
-	if err != nil {
-		return err
+	j.Cursor = j.reader.Cursor()
+	data, err := j.encode()
+	if err == nil {
+		err = keep.Write(w.state.file(j.Job), 0o600, data)
 	}
 
-	if err := w.state.store(j.Job, data); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
 	}
 
 	j.dirty = false

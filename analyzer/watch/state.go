@@ -32,16 +32,6 @@ const (
 	maxState = 1 << 30
 )
 
-// openState makes the directory and takes it for this process alone.
-func openState(path string) (*stateDir, error) {
-	lock, err := Lock(path)
-	if err != nil {
-		return nil, err
-	}
-
-	return &stateDir{path, lock}, nil
-}
-
 // Lock makes a state directory and takes it until the file is closed: no watcher runs
 // on it.
 func Lock(path string) (*os.File, error) {
@@ -102,15 +92,6 @@ func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
 	}
 
 	return m, nil
-}
-
-// store writes a job's file durably.
-func (d *stateDir) store(job string, data []byte) error {
-	if err := keep.Write(d.file(job), 0o600, data); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-
-	return nil
 }
 
 // stateAge is how long the state of a job that is not looked at is kept.

@@ -101,11 +101,12 @@ func New(o Options) (*Watcher, error) {
 
 	w.cfg.MinImpact = cmp.Or(o.MinImpact, w.cfg.MinImpact)
 	if o.StateDir != "" {
-		var err error
-		if w.state, err = openState(o.StateDir); err != nil {
+		lock, err := Lock(o.StateDir)
+		if err != nil {
 			return nil, err
 		}
 
+		w.state = &stateDir{o.StateDir, lock}
 		if err := w.state.sweep(o.Now().Add(-stateAge)); err != nil {
 			return nil, errors.Join(err, w.state.close())
 		}
@@ -212,7 +213,10 @@ func (w *Watcher) rethink() {
 	cfg.MinImpact = cmp.Or(w.o.MinImpact, cfg.MinImpact)
 	w.cfg = cfg
 	for _, j := range w.jobs {
-		j.configure(cfg)
+		if j.engine != nil {
+			j.engine.Configure(cfg)
+			j.dirty = true
+		}
 	}
 
 	w.count(func(s *Status) { s.BadThresholds = "" })
