@@ -21,7 +21,7 @@ type report struct {
 	took     time.Duration
 	tallies  map[string]tally // nil where none ran
 	families map[string]tally
-	hours    []hours
+	hours    map[string]tally // by kind of noise
 	parity   *parity
 
 	before *familyAccount // the families of the detector before, nil where they are not here
