@@ -164,11 +164,6 @@ func traces(dir string) ([]*simulate.Trace, error) {
 
 // dataDir returns where CONTRIBUTING.md says that the recorded jobs lie, "" without them.
 func dataDir() string {
-	root, err := moduleRoot()
-	if err != nil {
-		return ""
-	}
-
 	dir := filepath.Join(root, "..", "shared", "data")
 	if _, err := os.Stat(dir); err != nil {
 		return ""
@@ -177,27 +172,11 @@ func dataDir() string {
 	return dir
 }
 
-// moduleRoot is the nearest folder above the working directory that has a go.mod: results are
-// kept there.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", errors.New("no go.mod above the working directory")
-		}
-
-		dir = up
-	}
-}
+// root is the checkout that this program was built from: recorded jobs lie beside it, results in it.
+var root = func() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}()
 
 // command runs what the arguments ask for: one case, families, or the suite. Results go to out,
 // progress to words.

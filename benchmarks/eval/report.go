@@ -83,36 +83,24 @@ func (r *report) print(w io.Writer) {
 
 // path is where the results go, "" for nowhere: a look at a few cases must not replace those of
 // a full run.
-func (r *report) path() (string, error) {
-	if r.results != "" {
-		return r.results, nil
+func (r *report) path() string {
+	if r.results == "" && r.scenario == "" && r.n >= 100 && r.nodeHours >= 30000 {
+		return filepath.Join(root, "benchmarks", "eval", "RESULTS.md")
 	}
 
-	if r.scenario != "" || r.n < 100 || r.nodeHours < 30000 {
-		return "", nil
-	}
-
-	root, err := moduleRoot()
-	if err != nil {
-		return "", fmt.Errorf("find where to write results: %w", err)
-	}
-
-	return filepath.Join(root, "benchmarks", "eval", "RESULTS.md"), nil
+	return r.results
 }
 
 // finish prints the run, and saves the page where it goes into a file.
 func (r *report) finish(out io.Writer) error {
-	path, err := r.path()
-	if err != nil {
-		return err
-	}
-
+	var err error
 	if r.before, err = familiesBefore(); err != nil {
 		return err
 	}
 
 	var page bytes.Buffer
 	r.print(&page)
+	path := r.path()
 	if _, err := out.Write(page.Bytes()); err != nil || path == "" {
 		return err
 	}
