@@ -78,8 +78,8 @@ type rank struct {
 	out        row.Step
 	tokens     float64
 	transfers  []transfer
-	sums       [slots]sum
-	windowFrom int64 // start of the first step in the window of sums
+	sums       [slots]row.Communication // of the current window; StepTo is the step of the last call
+	windowFrom int64                    // start of the first step in the window of sums
 	inc        record.ID
 	host       *host
 }
