@@ -213,7 +213,7 @@ func (j *job) start(l *layout) error {
 	if j.take != nil {
 		for _, m := range j.metas {
 			if m != nil {
-				j.rows.Ranks = append(j.rows.Ranks, rankRow(m, 0, l.members))
+				j.rows.Ranks = append(j.rows.Ranks, j.rankRow(m, 0))
 			}
 		}
 
@@ -238,23 +238,25 @@ func (j *job) meta(i int) *record.Meta {
 		StartedNs: j.local(i, j.now) - 30e9,
 	}
 	m.Incarnation = record.IncarnationOf(m.BootID, pid, uint64(1000*j.attempt+a.local))
-	if j.cfg.Record.NoGroups {
-		return m
-	}
-
-	for dim, g := range a.groups {
-		// A large job's identities don't list all ranks: they would be longer than the records.
-		if g < 0 || dim == dimWorld && (j.lay.n < 2 || j.lay.n > 64) {
-			continue
-		}
-
-		gr := &j.lay.groups[g]
+	for _, g := range j.named(i) {
 		m.Groups = append(m.Groups, record.Group{
-			Dim: dimNames[dim], Name: gr.name, Index: slices.Index(gr.ranks, i), Size: len(gr.ranks), Ranks: gr.ranks,
+			Dim: dimNames[g.dim], Name: g.name, Index: slices.Index(g.ranks, i), Size: len(g.ranks), Ranks: g.ranks,
 		})
 	}
 
 	return m
+}
+
+// named are the groups that rank i's identity names, none where it names none. A large job's identities
+// don't list all ranks: they would be longer than the records.
+func (j *job) named(i int) (groups []*group) {
+	for dim, g := range j.lay.at[i].groups {
+		if g >= 0 && !j.cfg.Record.NoGroups && (dim != dimWorld || j.lay.n >= 2 && j.lay.n <= 64) {
+			groups = append(groups, &j.lay.groups[g])
+		}
+	}
+
+	return groups
 }
 
 // local turns a time into what rank i's host's clock shows, ns since the Unix epoch.
@@ -272,7 +274,7 @@ func (j *job) finish() error {
 	j.flushWindow()
 	for i, m := range j.metas {
 		if j.take != nil && m != nil {
-			j.rows.Ranks = append(j.rows.Ranks, rankRow(m, j.local(i, j.r[i].t), j.lay.members))
+			j.rows.Ranks = append(j.rows.Ranks, j.rankRow(m, j.local(i, j.r[i].t)))
 		}
 	}
 

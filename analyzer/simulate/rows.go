@@ -331,9 +331,8 @@ func (j *job) window(i, slot int) row.Communication {
 	return c
 }
 
-// rankRow is the row of an identity. ended is 0 for a process that runs. members gives ranks that
-// rows share: of 8,192 ranks in one group each row would hold as many.
-func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) row.Rank {
+// rankRow is the row of an identity. ended is 0 for a process that runs.
+func (j *job) rankRow(m *record.Meta, ended int64) row.Rank {
 	out := row.Rank{
 		Job: m.Job, Rank: uint32(m.Rank), Incarnation: uint64(m.Incarnation), WorldSize: uint32(m.WorldSize),
 		LocalRank: uint16(m.LocalRank), Node: m.Node, Device: m.Device, Pod: m.Pod, PID: uint32(m.PID), BootID: m.BootID,
@@ -343,9 +342,9 @@ func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) r
 		out.Version = 2
 	}
 
-	for _, g := range m.Groups {
-		out.Groups = append(out.Groups, topology.FormatGroup(g))
-		out.GroupRanks = append(out.GroupRanks, members(g.Name))
+	for k, g := range j.named(m.Rank) {
+		out.Groups = append(out.Groups, topology.FormatGroup(m.Groups[k]))
+		out.GroupRanks = append(out.GroupRanks, g.ids)
 	}
 
 	return out
