@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -30,8 +31,8 @@ type report struct {
 // print writes the page.
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "# Detection suite\n\n")
-	fmt.Fprintf(w, "Made by `go run ./benchmarks/eval -n %d -seed %d -hours %g -parity %d` on %s, %s, in %v.\n\n",
-		r.n, r.seed, r.nodeHours, r.through, machine(), r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second))
+	a := r.account()
+	fmt.Fprintf(w, "Made by `%s` on %s, %s, in %v.\n\n", a.Command, a.Machine, a.Date, r.took.Round(time.Second))
 	if len(r.traces) == 0 {
 		fmt.Fprintf(w, "The recorded jobs were not there: nothing was replayed.\n\n")
 	}
@@ -81,6 +82,16 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
+// account is the run as it is kept, with the rows of its families.
+func (r *report) account() familyAccount {
+	command := fmt.Sprintf("go run ./benchmarks/eval -n %d -seed %d -hours %g -parity %d", r.n, r.seed, r.nodeHours, r.through)
+	if r.only != "" {
+		command = fmt.Sprintf("go run ./benchmarks/eval -only %s -n %d -seed %d", r.only, r.jobs, r.seed)
+	}
+
+	return familyAccount{Command: command, Date: r.began.UTC().Format("2006-01-02"), Machine: machine(), Rows: familyLines(r.families)}
+}
+
 // path is where the results go, "" for nowhere: a look at a few cases must not replace those of
 // a full run.
 func (r *report) path() string {
@@ -91,7 +102,7 @@ func (r *report) path() string {
 	return r.results
 }
 
-// finish prints the run, and saves the page where it goes into a file.
+// finish prints the run, and saves the page where it goes into a file: of families alone the rows.
 func (r *report) finish(out io.Writer) error {
 	var err error
 	if r.before, err = familiesBefore(); err != nil {
@@ -105,7 +116,16 @@ func (r *report) finish(out io.Writer) error {
 		return err
 	}
 
-	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+	kept := page.Bytes()
+	if r.only != "" {
+		if kept, err = json.MarshalIndent(r.account(), "", " "); err != nil {
+			return fmt.Errorf("encode families: %w", err)
+		}
+
+		kept = append(kept, '\n')
+	}
+
+	if err := os.WriteFile(path, kept, 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 
