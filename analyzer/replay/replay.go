@@ -118,7 +118,7 @@ func New(l *frame.Layout) *Graph {
 		g.unitOf[r], g.stages = int32(k), max(g.stages, stage(r)+1)
 	}
 
-	g.usual = make([]float64, g.stages)
+	g.usual, g.clock = make([]float64, g.stages), newClock(g.stages)
 	return g
 }
 
@@ -213,7 +213,8 @@ func (g *Graph) End(k int, w *Work) float64 {
 // load gives the clock the work of a lane.
 func (g *Graph) load(k int, w *Work) {
 	c := &g.clock
-	c.reset(g.stages)
+	clear(c.passes)
+	clear(c.before)
 	for i := range g.lanes[k].units {
 		u := &g.lanes[k].units[i]
 		if x := u.slowest(w.Passes); x == x {

@@ -41,12 +41,9 @@ func (p *parity) String() string {
 // parityRecords bounds the ranges of a case that goes through files: some 70 MB of lines.
 const parityRecords = 250_000
 
-// filler stores a job's files for case k and names the store.
-type filler func(ctx context.Context, k int, job string) (spec string, err error)
-
 // runParity runs n cases, the scenarios in turn from one that the seed chooses. further, nil for
-// none, fills stores beside the Parquet store.
-func runParity(ctx context.Context, n int, seed uint64, parallel int, further filler, progress func(done, total int)) (*parity, error) {
+// none, stores the files of case k beside the Parquet store, and names where.
+func runParity(ctx context.Context, n int, seed uint64, parallel int, further func(ctx context.Context, k int, job string) (string, error), progress func(done, total int)) (*parity, error) {
 	p := &parity{cases: n, differ: make([]string, n)}
 	rows := make([]int, n)
 	names := append(simulate.Names(), simulate.Families()...)
@@ -108,7 +105,7 @@ func (t task) fitting() (simulate.Config, error) {
 }
 
 // compare returns in what the verdicts on the job of case k differ, "" when they are equal.
-func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (rows int, diff string, err error) {
+func compare(ctx context.Context, cfg simulate.Config, k int, further func(ctx context.Context, k int, job string) (string, error)) (rows int, diff string, err error) {
 	all, _, err := simulate.Rows(cfg)
 	if err != nil {
 		return 0, "", err
