@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
@@ -143,11 +144,6 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further func(ctx c
 		specs = append(specs, spec)
 	}
 
-	want, err := plainText(direct)
-	if err != nil {
-		return 0, "", err
-	}
-
 	o := source.Options{Workers: 1}
 	if simulate.Topology(cfg) != nil { // a store holds none
 		o.Topology = filepath.Join(job, "topology.json")
@@ -163,13 +159,8 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further func(ctx c
 			return len(all.Steps), fmt.Sprintf("%s: %d rows of steps instead of %d", source.Redact(spec), rows, len(all.Steps)), nil
 		}
 
-		got, err := plainText(v)
-		if err != nil {
-			return 0, "", err
-		}
-
-		if got != want {
-			return len(all.Steps), fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
+		if diff := difference(direct, v); diff != "" {
+			return len(all.Steps), fmt.Sprintf("%s: %s", filepath.Base(spec), diff), nil
 		}
 	}
 
@@ -205,22 +196,8 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 	return v, info.Steps, err
 }
 
-// plainText is a verdict without the names of where it came from: those differ by design.
-func plainText(v *verdict.Verdict) (string, error) {
-	x := *v
-	x.Source, x.Roles = "", ""
-	b, err := json.MarshalIndent(x, "", " ")
-	return string(b), err
-}
-
-// firstDifference quotes the first line that differs: with it a person knows which field to look at.
-func firstDifference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range w {
-		if i >= len(g) || w[i] != g[i] {
-			return fmt.Sprintf("%s instead of %s", strings.Join(g[min(i, len(g)):min(i+1, len(g))], ""), w[i])
-		}
-	}
-
-	return "more lines"
+// difference says in what two verdicts differ, "" in nothing: the names of where they came from differ by
+// design.
+func difference(want, got *verdict.Verdict) string {
+	return cmp.Diff(want, got, cmpopts.IgnoreFields(verdict.Verdict{}, "Source", "Roles"))
 }
