@@ -210,16 +210,7 @@ func (j *job) start(l *layout) error {
 	}
 
 	j.resolve()
-	if j.take != nil {
-		for _, m := range j.metas {
-			if m != nil {
-				j.rows.Ranks = append(j.rows.Ranks, j.rankRow(m, 0))
-			}
-		}
-
-		j.hand()
-	}
-
+	j.identify(func(int) int64 { return 0 })
 	if j.rec != nil {
 		return j.rec.begin(j.metas)
 	}
@@ -272,19 +263,23 @@ func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate
 // finish ends an attempt: the ranks' rows are handed over again, now with their end.
 func (j *job) finish() error {
 	j.flushWindow()
-	for i, m := range j.metas {
-		if j.take != nil && m != nil {
-			j.rows.Ranks = append(j.rows.Ranks, j.rankRow(m, j.local(i, j.r[i].t)))
-		}
-	}
-
-	j.hand()
-
+	j.identify(func(i int) int64 { return j.local(i, j.r[i].t) })
 	if j.rec != nil {
 		return j.rec.end()
 	}
 
 	return nil
+}
+
+// identify hands over the ranks' rows, with when each has ended; 0 = it runs.
+func (j *job) identify(ended func(i int) int64) {
+	for i, m := range j.metas {
+		if j.take != nil && m != nil {
+			j.rows.Ranks = append(j.rows.Ranks, j.rankRow(m, ended(i)))
+		}
+	}
+
+	j.hand()
 }
 
 // restart ends the processes and begins again, on other hosts and with other
