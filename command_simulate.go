@@ -8,8 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/source"
+	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // simulation is what the command was asked for.
@@ -145,20 +148,70 @@ func recordedJob(ctx context.Context, spec, job string) (t *simulate.Trace, err 
 		return simulate.LoadTrace(spec)
 	}
 
-	o := source.Options{NoCommunications: true}
+	o := source.Options{NoCommunications: true} // of no use: waits are played anew
 	src, err := source.Open(ctx, spec, o)
 	if err != nil {
 		return nil, err
 	}
 
 	defer func() { err = errors.Join(err, src.Close()) }()
-	var r simulate.Recorded
-	info, err := src.Load(ctx, job, r.Add, o)
+	var rows feed.History
+	info, err := src.Load(ctx, job, rows.Add, o)
 	if err != nil {
 		return nil, err
 	}
 
-	return r.Trace(info.Job, info.Topology)
+	f, err := rows.Frame(info.Topology)
+	if err != nil {
+		return nil, err
+	}
+
+	groups, ranks := lastAttempt(f)
+	return simulate.NewTrace(info.Job, groups, ranks)
+}
+
+// lastAttempt is what the ranks computed as the job ran last, step by step, and their groups as far as
+// they are told. What no range says of backward passes is what the forward ones leave of the rank's own time.
+func lastAttempt(f *frame.Frame) (*topology.File, map[int]map[int64]simulate.Passes) {
+	groups, ranks := &topology.File{}, map[int]map[int64]simulate.Passes{}
+	last := f.Layouts[len(f.Layouts)-1]
+	for _, g := range last.Groups {
+		x := topology.Group{Name: g.Name, Dim: g.Dim}
+		for _, r := range g.Rows {
+			x.Ranks = append(x.Ranks, f.Ranks[r])
+		}
+
+		if last.From != "inferred" {
+			groups.Groups = append(groups.Groups, x)
+		}
+	}
+
+	micro := 0
+	for _, c := range f.Columns {
+		micro = max(micro, c.Passes)
+	}
+
+	for i, c := range f.Columns {
+		for r, rank := range f.Ranks {
+			seconds := func(m frame.Metric) float64 { return float64(f.At(m, r, i)) }
+			forward, backward := seconds(frame.FP), seconds(frame.Backward)
+			if c.Layout != last || !(forward > 0) || !(seconds(frame.Step) > 0) {
+				continue
+			}
+
+			if !(backward > 0) {
+				backward = seconds(frame.Self) - forward
+			}
+
+			if ranks[rank] == nil {
+				ranks[rank] = map[int64]simulate.Passes{}
+			}
+
+			ranks[rank][c.Step] = simulate.Evenly(seconds(frame.Step), forward, backward, micro)
+		}
+	}
+
+	return groups, ranks
 }
 
 // listScenarios writes each with its row of the detection suite's table.

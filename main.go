@@ -52,8 +52,9 @@ func main() {
 
 // run executes one command line and returns the exit code.
 func run(args []string) int {
-	ctx, stop := interruptible()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	root := rootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -72,35 +73,6 @@ func run(args []string) int {
 	}
 
 	return verdict.ExitError
-}
-
-// interruptible returns a context that the first SIGINT or SIGTERM cancels; the
-// second leaves at once.
-func interruptible() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	// Room for both: the second may come while the first is being acted on.
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-done:
-			return
-		}
-
-		select {
-		case <-signals:
-			os.Exit(verdict.ExitError)
-		case <-done:
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(done)
-		cancel()
-	}
 }
 
 // rootCommand assembles the table.

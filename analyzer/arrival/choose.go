@@ -83,14 +83,16 @@ func Costliest(f *frame.Frame, v *verdict.Verdict) int {
 // Choose returns the ranks that tell a column's story: the culprit, those who wait most, and a peer of
 // the culprit; without a culprit who waits least and most. A job of few ranks is shown whole.
 func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
-	have := func(rank int) bool {
-		return slices.ContainsFunc(shown, func(s Shown) bool { return s.Rank == rank })
-	}
-	n := worst(v)
-	if n != nil {
-		if rank, _ := slowest(f, column, n); rank >= 0 {
-			shown = append(shown, Shown{rank, Culprit})
+	add := func(rank int, part string, most int) {
+		if len(shown) < most && !slices.ContainsFunc(shown, func(s Shown) bool { return s.Rank == rank }) {
+			shown = append(shown, Shown{rank, part})
 		}
+	}
+	n, peer := worst(v), Peer
+	if n == nil {
+		n, peer = &verdict.Node{}, ""
+	} else if rank, _ := slowest(f, column, n); rank >= 0 {
+		add(rank, Culprit, fewShown)
 	}
 
 	waiting := byWaiting(f, column)
@@ -99,39 +101,30 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
 	}
 
 	if len(shown) == 0 {
-		shown = append(shown, Shown{waiting[0], First})
+		add(waiting[0], First, fewShown)
 	}
 
-	for i := len(waiting) - 1; i >= 0 && len(shown) < fewShown-1; i-- {
-		named := n != nil && slices.Contains(n.Ranks, waiting[i])
-		if !have(waiting[i]) && !named {
-			shown = append(shown, Shown{waiting[i], Victim})
+	for _, rank := range slices.Backward(waiting) {
+		if !slices.Contains(n.Ranks, rank) {
+			add(rank, Victim, fewShown-1)
 		}
+	}
+
+	var usual []int // from the middle out
+	for k := range waiting {
+		usual = append(usual, waiting[len(waiting)/2+(k+1)/2*(1-2*(k%2))])
 	}
 
 	l := f.Columns[column].Layout
-	role := int32(-1)
-	if i := slices.Index(l.Ranks, shown[0].Rank); i >= 0 {
-		role = l.Role[i]
+	role := func(rank int) int32 { return l.Role[slices.Index(l.Ranks, rank)] }
+	for _, rank := range usual {
+		if role(rank) == role(shown[0].Rank) && !slices.Contains(n.Ranks, rank) {
+			add(rank, peer, fewShown)
+		}
 	}
 
-	for _, same := range []bool{true, false} {
-		for k := range waiting { // from the middle out
-			i := len(waiting)/2 + (k+1)/2*(1-2*(k%2))
-			if i < 0 || i >= len(waiting) || len(shown) >= fewShown || have(waiting[i]) {
-				continue
-			}
-
-			row := slices.Index(l.Ranks, waiting[i])
-			if !same || l.Role[row] == role && !(n != nil && slices.Contains(n.Ranks, waiting[i])) {
-				part := ""
-				if same && n != nil {
-					part = Peer
-				}
-
-				shown = append(shown, Shown{waiting[i], part})
-			}
-		}
+	for _, rank := range usual {
+		add(rank, "", fewShown)
 	}
 
 	return shown

@@ -11,14 +11,8 @@ type clock struct {
 	next           []int     // per stage: passes done
 }
 
-func (c *clock) reset(stages int) {
-	if c.stages != stages {
-		c.stages = stages
-		c.passes, c.before, c.at, c.next = make([]float64, stages), make([]float64, stages), make([]float64, stages), make([]int, stages)
-	}
-
-	clear(c.passes)
-	clear(c.before)
+func newClock(stages int) clock {
+	return clock{stages: stages, passes: make([]float64, stages), before: make([]float64, stages), at: make([]float64, stages), next: make([]int, stages)}
 }
 
 // notYet stands for when a pass was done that is not done: times are from 0 on.

@@ -16,6 +16,7 @@
 package replay
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -78,65 +79,47 @@ func New(l *frame.Layout) *Graph {
 		}
 	}
 
+	stage := func(r int32) int {
+		if !g.known {
+			return 0
+		}
+
+		return l.Roles[l.Role[r]].Stage
+	}
 	index := map[int32]int32{}
-	for r := range n {
+	for r := range int32(n) {
 		g.laneOf[r] = -1
 		if !l.Present[r] || l.Role[r] < 0 {
 			continue
 		}
 
-		root := lanes.Find(int32(r))
-		k, ok := index[root]
-		if !ok {
-			k = int32(len(g.lanes))
-			index[root] = k
-			g.lanes = append(g.lanes, lane{})
+		root := lanes.Find(r)
+		if _, ok := index[root]; !ok {
+			index[root] = int32(len(index))
 		}
 
-		g.laneOf[r] = k
-		stage := 0
-		if g.known {
-			stage = l.Roles[l.Role[r]].Stage
-		}
-
-		g.lanes[k].add(units, int32(r), stage)
-		g.stages = max(g.stages, stage+1)
+		g.laneOf[r] = index[root]
+		g.all = append(g.all, r)
 	}
 
-	for k := range g.lanes {
-		u := g.lanes[k].units
-		slices.SortStableFunc(u, func(a, b unit) int { return a.stage - b.stage })
-		for i := range u {
-			for _, r := range u[i].rows {
-				g.unitOf[r] = int32(i)
-			}
-		}
-	}
-
-	g.usual = make([]float64, g.stages)
-	for k := range g.lanes {
-		for _, u := range g.lanes[k].units {
-			g.lanes[k].rows = append(g.lanes[k].rows, u.rows...)
+	slices.SortStableFunc(g.all, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(g.laneOf[a], g.laneOf[b]), cmp.Compare(stage(a), stage(b)), cmp.Compare(units.Find(a), units.Find(b)))
+	})
+	// Two sets of one stage in one lane (expert groups join replicas) work side by side.
+	g.lanes = make([]lane, len(index))
+	for _, r := range g.all {
+		at := &g.lanes[g.laneOf[r]]
+		k := len(at.units) - 1
+		if k < 0 || at.units[k].stage != stage(r) || units.Find(at.units[k].rows[0]) != units.Find(r) {
+			at.units, k = append(at.units, unit{stage: stage(r)}), k+1
 		}
 
-		g.all = append(g.all, g.lanes[k].rows...)
+		at.units[k].rows, at.rows = append(at.units[k].rows, r), append(at.rows, r)
+		g.unitOf[r], g.stages = int32(k), max(g.stages, stage(r)+1)
 	}
 
+	g.usual, g.clock = make([]float64, g.stages), newClock(g.stages)
 	return g
-}
-
-// add puts row r into the unit of its stage that its mates are in. Two sets of one
-// stage in one lane (expert groups join replicas) work side by side.
-func (l *lane) add(units *frame.Sets, r int32, stage int) {
-	root := units.Find(r)
-	for i := range l.units {
-		if u := &l.units[i]; u.stage == stage && units.Find(u.rows[0]) == root {
-			u.rows = append(u.rows, r)
-			return
-		}
-	}
-
-	l.units = append(l.units, unit{stage, []int32{r}})
 }
 
 // known reports whether the layout tells who waits for whom: its groups are known,
@@ -230,7 +213,8 @@ func (g *Graph) End(k int, w *Work) float64 {
 // load gives the clock the work of a lane.
 func (g *Graph) load(k int, w *Work) {
 	c := &g.clock
-	c.reset(g.stages)
+	clear(c.passes)
+	clear(c.before)
 	for i := range g.lanes[k].units {
 		u := &g.lanes[k].units[i]
 		if x := u.slowest(w.Passes); x == x {

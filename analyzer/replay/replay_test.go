@@ -118,8 +118,7 @@ func TestEnd_WhoWasNotMeasuredIsAsItsStage(t *testing.T) {
 func TestPipeline_LongOnesAreAsIfPlayed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		var c clock
-		c.reset(1 + rng.IntN(8))
+		c := newClock(1 + rng.IntN(8))
 		for p := range c.passes {
 			c.passes[p] = 1 + rng.Float64()
 			c.before[p] = rng.Float64() / 10

@@ -3,7 +3,27 @@ package simulate
 import (
 	"math"
 	"slices"
+
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
+
+// kinds are what each kind of fault does to its ranks, by its factor and share in a step, and what causes
+// of it are accepted. Of a slow backward that nobody recorded only the excess shows, as a delay.
+var kinds = map[string]struct {
+	strike func(r *rank, factor, share float64)
+	causes []string
+}{
+	Compute:    {speed, []string{verdict.Compute}},
+	Backward:   {func(r *rank, factor, _ float64) { r.backward *= factor }, []string{verdict.Compute, verdict.HostDelay}},
+	Host:       {func(r *rank, _, share float64) { r.hostExtra += share }, []string{verdict.HostDelay}},
+	DataLoader: {func(r *rank, _, share float64) { r.loadExtra += share }, []string{verdict.DataLoader}},
+	SaveSlow:   {func(r *rank, factor, _ float64) { r.saveFactor *= factor }, []string{verdict.Checkpoint}},
+	NIC:        {nil, []string{verdict.Communication}},
+	Link:       {nil, []string{verdict.Communication}},
+	Job:        {speed, nil},
+}
+
+func speed(r *rank, factor, _ float64) { r.speed *= factor }
 
 // effect is a fault on its way: where its ranks are now and when it bursts.
 type effect struct {
@@ -88,6 +108,9 @@ func (e *effect) size(index int) float64 {
 	return 1
 }
 
+// computes reports whether a fault makes a rank compute longer, or pause between its operations.
+func (f *Fault) computes() bool { return f.Kind == Compute || f.Kind == Backward || f.Kind == Host }
+
 // hits reports whether a fault sits on a device.
 func (f *Fault) hits(a *position) bool {
 	return a.host == f.Node && (len(f.Locals) == 0 || slices.Contains(f.Locals, a.local))
@@ -158,7 +181,9 @@ func (j *job) apply() {
 		}
 
 		for _, i := range e.ranks {
-			e.strike(&j.r[i], size)
+			if strike := kinds[e.Kind].strike; strike != nil {
+				strike(&j.r[i], factor, e.Share*size)
+			}
 		}
 	}
 }
@@ -167,23 +192,6 @@ func (j *job) apply() {
 func (e *effect) begin(j *job) {
 	if e.onset < 0 && (len(e.ranks) > 0 || e.group >= 0) {
 		e.onset, e.first, e.past = j.step, j.index, j.done
-	}
-}
-
-// strike applies a fault to one of its ranks.
-func (e *effect) strike(r *rank, size float64) {
-	factor := 1 + (e.Factor-1)*size
-	switch e.Kind {
-	case Compute, Job:
-		r.speed *= factor
-	case Backward:
-		r.backward *= factor
-	case Host:
-		r.hostExtra += e.Share * size
-	case DataLoader:
-		r.loadExtra += e.Share * size
-	case SaveSlow:
-		r.saveFactor *= factor
 	}
 }
 

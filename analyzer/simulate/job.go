@@ -78,8 +78,8 @@ type rank struct {
 	out        row.Step
 	tokens     float64
 	transfers  []transfer
-	sums       [slots]sum
-	windowFrom int64 // start of the first step in the window of sums
+	sums       [slots]row.Communication // of the current window; StepTo is the step of the last call
+	windowFrom int64                    // start of the first step in the window of sums
 	inc        record.ID
 	host       *host
 }
@@ -210,16 +210,7 @@ func (j *job) start(l *layout) error {
 	}
 
 	j.resolve()
-	if j.take != nil {
-		for _, m := range j.metas {
-			if m != nil {
-				j.rows.Ranks = append(j.rows.Ranks, rankRow(m, 0, l.members))
-			}
-		}
-
-		j.hand()
-	}
-
+	j.identify(func(int) int64 { return 0 })
 	if j.rec != nil {
 		return j.rec.begin(j.metas)
 	}
@@ -238,23 +229,25 @@ func (j *job) meta(i int) *record.Meta {
 		StartedNs: j.local(i, j.now) - 30e9,
 	}
 	m.Incarnation = record.IncarnationOf(m.BootID, pid, uint64(1000*j.attempt+a.local))
-	if j.cfg.Record.NoGroups {
-		return m
-	}
-
-	for dim, g := range a.groups {
-		// A large job's identities don't list all ranks: they would be longer than the records.
-		if g < 0 || dim == dimWorld && (j.lay.n < 2 || j.lay.n > 64) {
-			continue
-		}
-
-		gr := &j.lay.groups[g]
+	for _, g := range j.named(i) {
 		m.Groups = append(m.Groups, record.Group{
-			Dim: dimNames[dim], Name: gr.name, Index: slices.Index(gr.ranks, i), Size: len(gr.ranks), Ranks: gr.ranks,
+			Dim: dimNames[g.dim], Name: g.name, Index: slices.Index(g.ranks, i), Size: len(g.ranks), Ranks: g.ranks,
 		})
 	}
 
 	return m
+}
+
+// named are the groups that rank i's identity names, none where it names none. A large job's identities
+// don't list all ranks: they would be longer than the records.
+func (j *job) named(i int) (groups []*group) {
+	for dim, g := range j.lay.at[i].groups {
+		if g >= 0 && !j.cfg.Record.NoGroups && (dim != dimWorld || j.lay.n >= 2 && j.lay.n <= 64) {
+			groups = append(groups, &j.lay.groups[g])
+		}
+	}
+
+	return groups
 }
 
 // local turns a time into what rank i's host's clock shows, ns since the Unix epoch.
@@ -270,19 +263,23 @@ func (j *job) tick(i int, t float64) int64 { return int64(t + t*j.r[i].host.rate
 // finish ends an attempt: the ranks' rows are handed over again, now with their end.
 func (j *job) finish() error {
 	j.flushWindow()
-	for i, m := range j.metas {
-		if j.take != nil && m != nil {
-			j.rows.Ranks = append(j.rows.Ranks, rankRow(m, j.local(i, j.r[i].t), j.lay.members))
-		}
-	}
-
-	j.hand()
-
+	j.identify(func(i int) int64 { return j.local(i, j.r[i].t) })
 	if j.rec != nil {
 		return j.rec.end()
 	}
 
 	return nil
+}
+
+// identify hands over the ranks' rows, with when each has ended; 0 = it runs.
+func (j *job) identify(ended func(i int) int64) {
+	for i, m := range j.metas {
+		if j.take != nil && m != nil {
+			j.rows.Ranks = append(j.rows.Ranks, j.rankRow(m, ended(i)))
+		}
+	}
+
+	j.hand()
 }
 
 // restart ends the processes and begins again, on other hosts and with other

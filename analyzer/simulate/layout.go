@@ -28,8 +28,9 @@ var dimNames = [dims]string{"tp", "cp", "dp", "pp", "ep", "embd", "world"}
 type group struct {
 	name  string
 	dim   int
-	ranks []int // in group order
-	wide  bool  // has ranks on more than one host
+	ranks []int    // in group order
+	ids   []uint32 // the same as rows have them, shared by all: of 8,192 ranks in one group each row would hold as many
+	wide  bool     // has ranks on more than one host
 }
 
 // position is where a rank stands.
@@ -40,7 +41,7 @@ type position struct {
 }
 
 // layout is the ranks of one attempt: who is in which group, on which host. It stays as it
-// is made; ids are filled in when rows are first asked for.
+// is made.
 type layout struct {
 	shape  Shape
 	n      int
@@ -48,7 +49,6 @@ type layout struct {
 	stages [][]int // ranks of each stage, TP neighbours side by side
 	groups []group // the last one is that of all ranks
 	hosts  []int
-	ids    map[string][]uint32 // ranks by name of group, shared by all rows
 }
 
 // nodeName is the name of a host.
@@ -148,10 +148,10 @@ func (l *layout) add(name string, dim, size int, member func(int) int) {
 		name = fmt.Sprintf("%s-%d", dimNames[dim], len(l.groups))
 	}
 
-	g := group{name: name, dim: dim, ranks: make([]int, size)}
+	g := group{name: name, dim: dim, ranks: make([]int, size), ids: make([]uint32, size)}
 	for i := range size {
 		r := member(i)
-		g.ranks[i] = r
+		g.ranks[i], g.ids[i] = r, uint32(r)
 		l.at[r].groups[dim] = len(l.groups)
 		g.wide = g.wide || l.at[r].host != l.at[g.ranks[0]].host
 	}
@@ -173,23 +173,6 @@ func (l *layout) dpName(p, t int) string {
 	default:
 		return fmt.Sprintf("dp-stage%d", p)
 	}
-}
-
-// members returns the ranks of a group as the rows have them.
-func (l *layout) members(name string) []uint32 {
-	if l.ids == nil {
-		l.ids = map[string][]uint32{}
-		for i := range l.groups {
-			ids := make([]uint32, len(l.groups[i].ranks))
-			for k, r := range l.groups[i].ranks {
-				ids[k] = uint32(r)
-			}
-
-			l.ids[l.groups[i].name] = ids
-		}
-	}
-
-	return l.ids[name]
 }
 
 // find returns the index of a group, -1 where there is none of the name.

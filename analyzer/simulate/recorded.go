@@ -4,132 +4,109 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
-	"github.com/laggard-dev/laggard/schemas/record"
-	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
-// Recorded collects the rows of a recorded job to be replayed. The zero value is
-// ready to use.
-type Recorded struct {
-	ranks map[int]*recordedRank
+// Passes is one recorded step of a rank: how long it was, and each pass of it, s.
+type Passes struct {
+	length float64
+	ways   [2][]float64 // forth and back; nobody recorded it where back is empty
 }
 
-// recordedRank is what is kept of a rank.
-type recordedRank struct {
-	identity row.Rank            // of the process that began last
-	steps    map[uint64]row.Step // of one process, the last one
-}
-
-// Add takes rows of the job, all of them in any order. Communication is of no use: waits are played
-// anew.
-func (r *Recorded) Add(rows *row.Rows) {
-	for i := range rows.Ranks {
-		x := &rows.Ranks[i]
-		if of := r.at(x.Rank); x.StartedNs >= of.identity.StartedNs {
-			of.identity = *x
-			of.identity.Groups, of.identity.GroupRanks = slices.Clone(x.Groups), slices.Clone(x.GroupRanks)
+// Evenly is a step of which only the time of all forward and of all backward passes is known, s; that
+// of the backward passes need not be. They become n passes alike.
+func Evenly(length, forward, backward float64, n int) Passes {
+	n = max(1, min(n, maxMicroBatches))
+	p := Passes{length: length}
+	for way, all := range [2]float64{forward, backward} {
+		if all > 0 {
+			p.ways[way] = slices.Repeat([]float64{all / float64(n)}, n)
 		}
 	}
 
-	for i := range rows.Steps {
-		x := &rows.Steps[i]
-		r.at(x.Rank).step(x)
-	}
+	return p
 }
 
-// at returns what is kept of a rank, nothing yet when it is new.
-func (r *Recorded) at(rank uint32) *recordedRank {
-	if r.ranks == nil {
-		r.ranks = map[int]*recordedRank{}
+// NewTrace makes a trace of what the ranks of a job recorded, step by step. Every rank is brought to the
+// median pace of its stage, so that what is replayed is healthy, with the noise as recorded.
+func NewTrace(name string, groups *topology.File, ranks map[int]map[int64]Passes) (*Trace, error) {
+	t, _, err := assemble(name, groups, ranks)
+	if err != nil {
+		return nil, fmt.Errorf("replay job %s: %w", name, err)
 	}
 
-	if r.ranks[int(rank)] == nil {
-		r.ranks[int(rank)] = &recordedRank{identity: row.Rank{StartedNs: math.MinInt64}, steps: map[uint64]row.Step{}}
-	}
-
-	return r.ranks[int(rank)]
+	t.level()
+	return t, t.settle()
 }
 
-// step keeps a step that has a forward time. Rows of an older process of the rank are left
-// out, whatever order they come in.
-func (r *recordedRank) step(x *row.Step) {
-	if x.FPNs <= 0 || x.FPCount == 0 || x.StepNs <= 0 || x.Flags&row.FlagOpen != 0 {
-		return
+// assemble puts the steps together that all ranks recorded in full, the ranks in order. What no range
+// says of a backward pass is twice the forward one.
+func assemble(name string, groups *topology.File, ranks map[int]map[int64]Passes) (t *Trace, order []int, err error) {
+	if len(ranks) == 0 {
+		return nil, nil, errors.New("no rank recorded a forward pass: switch FP on")
 	}
 
-	for _, old := range r.steps { // all of one process
-		if old.Incarnation != x.Incarnation && x.StartNs <= old.StartNs {
-			return
-		}
-
-		if old.Incarnation != x.Incarnation {
-			clear(r.steps)
-		}
-
-		break
-	}
-
-	r.steps[x.Step] = *x
-}
-
-// Trace makes a trace of what was collected: each rank's forward and backward time,
-// spread evenly over its micro-batches. What no range says of the backward pass is
-// taken from the rank's own time, or twice the forward. Every rank is brought to the
-// median pace of its stage, so that what is replayed is healthy, with the noise as
-// recorded. t has the groups, nil for those of the ranks' identities.
-func (r *Recorded) Trace(name string, t *topology.File) (*Trace, error) {
-	maps.DeleteFunc(r.ranks, func(_ int, x *recordedRank) bool { return len(x.steps) == 0 })
-	if len(r.ranks) == 0 {
-		return nil, errors.New("replay job " + name + ": no rank recorded a forward pass: switch FP on")
-	}
-
-	r.last()
-	if t == nil || len(t.Groups) == 0 {
-		var err error
-		if t, err = r.groups(); err != nil {
-			return nil, fmt.Errorf("replay job %s: %w", name, err)
-		}
-	}
-
-	order, shape := grid(slices.Sorted(maps.Keys(r.ranks)), t)
-	numbers := slices.Sorted(maps.Keys(r.ranks[order[0]].steps))
-	for _, rank := range order[1:] {
-		numbers = slices.DeleteFunc(numbers, func(n uint64) bool {
-			_, recorded := r.ranks[rank].steps[n]
-			return !recorded
-		})
-	}
-
-	if len(numbers) == 0 {
-		return nil, fmt.Errorf("replay job %s: no step that all of %d ranks recorded", name, len(order))
-	}
-
-	out := &Trace{Name: name, Shape: shape}
-	for _, n := range numbers {
-		out.Shape.MicroBatches = max(out.Shape.MicroBatches, min(int(r.ranks[order[0]].steps[n].FPCount), maxMicroBatches))
+	order, shape := grid(slices.Sorted(maps.Keys(ranks)), groups)
+	t = &Trace{Name: name, Shape: shape}
+	// The job's number of micro-batches is the largest: a step with fewer is partial.
+	first := ranks[order[0]]
+	for _, p := range first {
+		t.Shape.MicroBatches = max(t.Shape.MicroBatches, len(p.ways[forth]))
 	}
 
 	var lengths []float64
-	for _, n := range numbers {
-		s := newStep(len(order))
+	for _, n := range slices.Sorted(maps.Keys(first)) {
+		s, whole := traceStep{make([][]float64, len(order)), make([][]float64, len(order))}, true
 		for i, rank := range order {
-			x := r.ranks[rank].steps[n]
-			s[forth][i] = evenly(float64(x.FPNs)/1e9, out.Shape.MicroBatches)
-			s[back][i] = evenly(backwardOf(&x)/1e9, out.Shape.MicroBatches)
-			lengths = append(lengths, float64(x.StepNs)/1e9)
+			p := ranks[rank][n]
+			if len(p.ways[back]) == 0 {
+				for _, x := range p.ways[forth] {
+					p.ways[back] = append(p.ways[back], 2*x)
+				}
+			}
+
+			for way, passes := range p.ways {
+				s[way][i] = passes
+				whole = whole && len(passes) == t.Shape.MicroBatches
+			}
 		}
 
-		out.steps = append(out.steps, s)
+		if !whole {
+			continue
+		}
+
+		t.steps = append(t.steps, s)
+		for _, rank := range order {
+			lengths = append(lengths, ranks[rank][n].length)
+		}
+	}
+
+	if len(t.steps) == 0 {
+		return nil, nil, fmt.Errorf("no step of which all of %d ranks recorded as many passes", len(order))
 	}
 
 	slices.Sort(lengths)
-	out.Seconds = lengths[len(lengths)/2]
-	out.level()
-	return out, out.settle()
+	t.Seconds = lengths[len(lengths)/2]
+	return t, order, nil
+}
+
+// settle measures how long a step is: a healed job is faster than the recorded one,
+// and transfers are shares of its step. Each round brings length and transfers nearer to
+// each other.
+func (t *Trace) settle() error {
+	for range 4 {
+		played, err := lengths(Config{Steps: 16, Replay: t}, nil)
+		if err != nil {
+			return err
+		}
+
+		slices.Sort(played)
+		t.Seconds = played[len(played)/2] / 1e9
+	}
+
+	return nil
 }
 
 // level brings every rank to the pace of the one in the middle of its stage, the
@@ -151,62 +128,51 @@ func (t *Trace) level() {
 	}
 }
 
-// last drops the ranks whose processes had ended when the last attempt began.
-func (r *Recorded) last() {
-	// A restart may have left ranks out: they end before the last rank begins.
-	began := int64(math.MinInt64)
-	ended := map[int]int64{}
-	for rank, x := range r.ranks {
-		first, end := int64(math.MaxInt64), int64(math.MinInt64)
-		for _, s := range x.steps {
-			first, end = min(first, s.StartNs), max(end, s.StartNs+s.StepNs)
+// heal brings rank i to the pace of its stage's others.
+func (t *Trace) heal(i int) {
+	others := slices.DeleteFunc(t.stageOf(i), func(r int) bool { return r == i })
+	if len(others) == 0 {
+		return
+	}
+
+	for way := range t.steps[0] {
+		if mine := t.pace(way, i); mine > 0 {
+			t.scale(way, i, t.pace(way, others...)/mine)
 		}
-
-		began, ended[rank] = max(began, first), end
 	}
-
-	maps.DeleteFunc(r.ranks, func(rank int, _ *recordedRank) bool { return ended[rank] < began })
 }
 
-// backwardOf is a step's backward time as far as its row tells, ns.
-func backwardOf(x *row.Step) float64 {
-	switch {
-	case x.BackwardNs > 0:
-		return float64(x.BackwardNs)
-	case x.SelfNs > x.FPNs:
-		return float64(x.SelfNs - x.FPNs)
+// stageOf lists the ranks of rank i's stage.
+func (t *Trace) stageOf(i int) []int {
+	width := t.Shape.DP * t.Shape.TP
+	out := make([]int, width)
+	for k := range out {
+		out[k] = i/width*width + k
 	}
 
-	return 2 * float64(x.FPNs)
+	return out
 }
 
-// evenly spreads a time over n passes.
-func evenly(all float64, n int) []float64 { return slices.Repeat([]float64{all / float64(n)}, n) }
-
-// groups are those of the ranks' identities.
-func (r *Recorded) groups() (*topology.File, error) {
-	var all []record.Group
-	for _, x := range r.ranks {
-		for k, text := range x.identity.Groups {
-			if k >= len(x.identity.GroupRanks) {
-				break
-			}
-
-			dim, name, index := topology.SplitGroup(text)
-			if index < 0 {
-				return nil, fmt.Errorf("parse group %q: want dim:name:index:size", text)
-			}
-
-			g := record.Group{Dim: dim, Name: name}
-			for _, rank := range x.identity.GroupRanks[k] {
-				g.Ranks = append(g.Ranks, int(rank))
-			}
-
-			all = append(all, g)
+// pace is the median pass of some ranks, s: passes that met a hiccup don't count.
+func (t *Trace) pace(way int, ranks ...int) float64 {
+	var all []float64
+	for k := range t.steps {
+		for _, r := range ranks {
+			all = append(all, t.steps[k][way][r]...)
 		}
 	}
 
-	return topology.FromGroups(all), nil
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// scale makes the passes of rank i longer by a factor.
+func (t *Trace) scale(way, i int, factor float64) {
+	for k := range t.steps {
+		for m := range t.steps[k][way][i] {
+			t.steps[k][way][i][m] *= factor
+		}
+	}
 }
 
 // grid puts the recorded ranks, ascending, in the order of a trace: stage by stage, replica by

@@ -23,11 +23,6 @@ type Trace struct {
 // and micro-batch.
 type traceStep [2][][]float64
 
-// newStep makes a step without a pass.
-func newStep(ranks int) traceStep {
-	return traceStep{make([][]float64, ranks), make([][]float64, ranks)}
-}
-
 // shape gives the job the trace's layout; with more replicas copies of the trace stand side by side.
 func (t *Trace) shape(c *Config) {
 	was := c.Shape

@@ -37,14 +37,6 @@ var slotInfo = [slots]struct {
 // elements of one call, bf16: 8 MiB. Sizes are no part of the model, so all calls have one.
 const elements = 1 << 22
 
-// sum is a slot's communication in the current window.
-type sum struct {
-	calls, steps uint32
-	last         int // step of the last call
-	total        int64
-	min, max     int64
-}
-
 // groupOf returns the index of rank i's group in a slot, -1 where it has none.
 func (l *layout) groupOf(i, slot int) int { return l.at[i].groups[slotInfo[slot].dim] }
 
@@ -89,18 +81,15 @@ func (j *job) communicated(i, slot int, from, to, exposed float64, peer int) {
 
 	r.transfers = append(r.transfers, transfer{a, b, j.column(i, slot)})
 	s := &r.sums[slot]
-	if s.calls == 0 || b-a < s.min {
-		s.min = b - a
+	if s.Calls == 0 || b-a < s.MinNs {
+		s.MinNs = b - a
 	}
 
-	s.max = max(s.max, b-a)
-	if s.calls == 0 || s.last != j.index {
-		s.steps++
-		s.last = j.index
+	if s.Calls == 0 || s.StepTo != uint64(j.step) {
+		s.Steps, s.StepTo = s.Steps+1, uint64(j.step)
 	}
 
-	s.calls++
-	s.total += b - a
+	s.Calls, s.TotalNs, s.MaxNs = s.Calls+1, s.TotalNs+b-a, max(s.MaxNs, b-a)
 	j.note(record.Communication, i, a, b, func(x *record.Record) {
 		x.Op, x.Group, x.Peer, x.Exposed = j.op(slot), j.lay.groups[j.lay.groupOf(i, slot)].name, int32(peer), blocked
 		if slot != slotSave {
@@ -303,12 +292,12 @@ func (j *job) flushWindow() {
 	for i := range j.r {
 		r := &j.r[i]
 		for s := range r.sums {
-			if x := &r.sums[s]; x.calls > 0 && j.take != nil {
-				j.rows.Communications = append(j.rows.Communications, j.window(i, s, x))
+			if r.sums[s].Calls > 0 && j.take != nil {
+				j.rows.Communications = append(j.rows.Communications, j.window(i, s))
 			}
 		}
 
-		r.sums, r.windowFrom = [slots]sum{}, 0
+		r.sums, r.windowFrom = [slots]row.Communication{}, 0
 	}
 
 	j.hand()
@@ -324,29 +313,26 @@ func (j *job) hand() {
 }
 
 // window returns the row of a slot's communication in the window that is over.
-func (j *job) window(i, slot int, x *sum) row.Communication {
+func (j *job) window(i, slot int) row.Communication {
 	r := &j.r[i]
 	g := &j.lay.groups[j.lay.groupOf(i, slot)]
-	c := row.Communication{
-		Job: j.cfg.Job, Rank: uint32(i), Incarnation: uint64(r.inc), Node: r.host.name,
-		StepFrom: uint64(j.windowAt), StepTo: uint64(j.windowAt + row.Window - 1), StartNs: r.windowFrom,
-		Group: g.name, Dim: dimNames[g.dim], Op: j.op(slot), Steps: x.steps, Calls: x.calls,
-		TotalNs: x.total, MinNs: x.min, MaxNs: x.max,
-	}
+	c := r.sums[slot]
+	c.Job, c.Rank, c.Incarnation, c.Node = j.cfg.Job, uint32(i), uint64(r.inc), r.host.name
+	c.StepFrom, c.StepTo, c.StartNs = uint64(j.windowAt), uint64(j.windowAt+row.Window-1), r.windowFrom
+	c.Group, c.Dim, c.Op = g.name, dimNames[g.dim], j.op(slot)
 	if j.column(i, slot) == dimOther {
 		c.Dim = "other"
 	}
 
 	if slot != slotSave {
-		c.Bytes = int64(x.calls) * 2 * elements
+		c.Bytes = int64(c.Calls) * 2 * elements
 	}
 
 	return c
 }
 
-// rankRow is the row of an identity. ended is 0 for a process that runs. members gives ranks that
-// rows share: of 8,192 ranks in one group each row would hold as many.
-func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) row.Rank {
+// rankRow is the row of an identity. ended is 0 for a process that runs.
+func (j *job) rankRow(m *record.Meta, ended int64) row.Rank {
 	out := row.Rank{
 		Job: m.Job, Rank: uint32(m.Rank), Incarnation: uint64(m.Incarnation), WorldSize: uint32(m.WorldSize),
 		LocalRank: uint16(m.LocalRank), Node: m.Node, Device: m.Device, Pod: m.Pod, PID: uint32(m.PID), BootID: m.BootID,
@@ -356,9 +342,9 @@ func rankRow(m *record.Meta, ended int64, members func(group string) []uint32) r
 		out.Version = 2
 	}
 
-	for _, g := range m.Groups {
-		out.Groups = append(out.Groups, topology.FormatGroup(g))
-		out.GroupRanks = append(out.GroupRanks, members(g.Name))
+	for k, g := range j.named(m.Rank) {
+		out.Groups = append(out.Groups, topology.FormatGroup(m.Groups[k]))
+		out.GroupRanks = append(out.GroupRanks, g.ids)
 	}
 
 	return out

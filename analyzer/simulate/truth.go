@@ -55,17 +55,6 @@ type Event struct {
 	Ranks []int  `json:"ranks"`
 }
 
-// causes are the accepted causes of each kind of fault. Of a slow backward that nobody recorded
-// only the excess shows, as a delay.
-var causes = map[string][]string{
-	Compute:    {verdict.Compute},
-	Backward:   {verdict.Compute, verdict.HostDelay},
-	Host:       {verdict.HostDelay},
-	DataLoader: {verdict.DataLoader},
-	SaveSlow:   {verdict.Checkpoint},
-	NIC:        {verdict.Communication},
-}
-
 // truth sums up what was wrong.
 func (j *job) truth() Truth {
 	t := Truth{
@@ -120,8 +109,8 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 		t.SlowRanks = append(t.SlowRanks, e.ranks...)
 		// Where experts exchange tokens within a forward pass, one range of all that exchange is
 		// as long as another: what happens in it can't be told from what happens before it.
-		cause := causes[e.Kind]
-		if j.lay.shape.EP > 1 && (e.Kind == Compute || e.Kind == Backward || e.Kind == Host) {
+		cause := kinds[e.Kind].causes
+		if j.lay.shape.EP > 1 && e.computes() {
 			cause = union(slices.Clone(cause), verdict.Compute, verdict.HostDelay)
 		}
 
@@ -169,8 +158,7 @@ const enoughPast = 20
 // has one peer at most and hardly a past, or it shows in no range, or ranks of other nodes
 // wait for it inside their forward passes and nothing tells waiting from working.
 func (j *job) undecidable(e *effect) bool {
-	computes := e.Kind == Compute || e.Kind == Backward || e.Kind == Host
-	if computes && j.off[record.Communication] && (j.cfg.Record.Enqueued || j.metAcross(e.ranks)) {
+	if e.computes() && j.off[record.Communication] && (j.cfg.Record.Enqueued || j.metAcross(e.ranks)) {
 		return true
 	}
 

@@ -3,7 +3,9 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // Bounds of a configuration: what a laptop can run.
@@ -17,49 +19,35 @@ const (
 // simulated.
 func (c *Config) Validate() error {
 	c.defaults()
-	if err := c.Shape.validate(); err != nil {
+	switch err := c.Shape.validate(); {
+	case err != nil:
 		return err
-	}
-
-	if c.Trace != "" && c.Replay == nil {
+	case c.Trace != "" && c.Replay == nil:
 		return fmt.Errorf("the scenario replays the recorded job %s, which isn't given", c.Trace)
-	}
-
-	if c.Steps < 1 || c.Steps > maxSteps || c.FirstStep < 0 || c.FirstStep > 1<<40 {
+	case c.Steps < 1 || c.Steps > maxSteps || c.FirstStep < 0 || c.FirstStep > 1<<40:
 		return fmt.Errorf("steps %d from %d: want 1 to %d, from 0 on", c.Steps, c.FirstStep, maxSteps)
-	}
-
-	if c.Loss.RankSteps < 0 || c.Loss.RankSteps > 0.95 || c.Loss.Run < 1 {
+	case c.Loss.RankSteps < 0 || c.Loss.RankSteps > 0.95 || c.Loss.Run < 1:
 		return fmt.Errorf("loss %+v: want a share of at most 0.95 in runs of 1 or more", c.Loss)
-	}
-
-	if !(c.Model.Seconds > 0 && c.Model.Seconds < 1e5) || c.Model.Buckets < 1 || c.Model.Buckets > 1000 {
+	case !(c.Model.Seconds > 0 && c.Model.Seconds < 1e5) || c.Model.Buckets < 1 || c.Model.Buckets > 1000:
 		return fmt.Errorf("model: seconds %v, buckets %d: want more than 0", c.Model.Seconds, c.Model.Buckets)
+	case len(c.Model.Stages) != 0 && len(c.Model.Stages) != c.Shape.PP:
+		return fmt.Errorf("model.stages has %d entries: want one for each of %d stages", len(c.Model.Stages), c.Shape.PP)
+	case len(c.Work.Elasticity) != 0 && len(c.Work.Elasticity) != c.Shape.PP:
+		return fmt.Errorf("work.elasticity has %d entries: want one for each of %d stages", len(c.Work.Elasticity), c.Shape.PP)
 	}
 
-	if n := len(c.Model.Stages); n != 0 && n != c.Shape.PP {
-		return fmt.Errorf("model.stages has %d entries: want one for each of %d stages", n, c.Shape.PP)
+	words := [][]string{ // the key, its value, and what it may be
+		{"loader.ranks", c.Loader.Ranks, "first", "all", "none"},
+		{"checkpoint.ranks", c.Checkpoint.Ranks, "replica0", "all"},
+		{"record.format", c.Record.Format, "laggard", "taskd"},
 	}
-
-	if n := len(c.Work.Elasticity); n != 0 && n != c.Shape.PP {
-		return fmt.Errorf("work.elasticity has %d entries: want one for each of %d stages", n, c.Shape.PP)
-	}
-
-	if !slices.Contains([]string{"first", "all", "none"}, c.Loader.Ranks) {
-		return fmt.Errorf("loader.ranks %q: want first, all or none", c.Loader.Ranks)
-	}
-
-	if !slices.Contains([]string{"replica0", "all"}, c.Checkpoint.Ranks) {
-		return fmt.Errorf("checkpoint.ranks %q: want replica0 or all", c.Checkpoint.Ranks)
-	}
-
-	if !slices.Contains([]string{"laggard", "taskd"}, c.Record.Format) {
-		return fmt.Errorf("record.format %q: want laggard or taskd", c.Record.Format)
-	}
-
 	for _, k := range c.Record.Off {
-		if !slices.Contains([]string{"FP", "Communication", "DataLoader", "SaveCheckpoint"}, k) {
-			return fmt.Errorf("record.off names %q: want FP, Communication, DataLoader, SaveCheckpoint", k)
+		words = append(words, []string{"record.off names", k, "FP", "Communication", "DataLoader", "SaveCheckpoint"})
+	}
+
+	for _, w := range words {
+		if !slices.Contains(w[2:], w[1]) {
+			return fmt.Errorf("%s %q: want %s", w[0], w[1], strings.Join(w[2:], ", "))
 		}
 	}
 
@@ -95,19 +83,14 @@ func (s *Shape) validate() error {
 		}
 	}
 
-	if s.DP%s.EP != 0 {
+	switch {
+	case s.DP%s.EP != 0:
 		return fmt.Errorf("shape: ep %d doesn't divide dp %d", s.EP, s.DP)
-	}
-
-	if s.MicroBatches > maxMicroBatches {
+	case s.MicroBatches > maxMicroBatches:
 		return fmt.Errorf("micro_batches %d: want at most %d", s.MicroBatches, maxMicroBatches)
-	}
-
-	if s.Chunks > 1 && (s.PP < 2 || s.MicroBatches%s.PP != 0 || s.Chunks > maxMicroBatches) {
+	case s.Chunks > 1 && (s.PP < 2 || s.MicroBatches%s.PP != 0 || s.Chunks > maxMicroBatches):
 		return fmt.Errorf("shape: %d chunks a stage: want a pipeline whose %d stages divide the %d micro-batches", s.Chunks, s.PP, s.MicroBatches)
-	}
-
-	if s.Order != "tp-cp-dp-pp" && s.Order != "tp-cp-pp-dp" {
+	case s.Order != "tp-cp-dp-pp" && s.Order != "tp-cp-pp-dp":
 		return fmt.Errorf("shape.order %q: want tp-cp-dp-pp or tp-cp-pp-dp", s.Order)
 	}
 
@@ -117,21 +100,16 @@ func (s *Shape) validate() error {
 // validateFaults refuses a fault on a node or group that the shape doesn't have.
 func (c *Config) validateFaults() error {
 	nodes := c.Shape.hosts()
-	kinds := []string{Compute, Backward, Host, DataLoader, SaveSlow, Link, NIC, Job}
 	for i, f := range c.Faults {
-		if !slices.Contains(kinds, f.Kind) {
-			return fmt.Errorf("fault %d: kind %q: want one of %v", i, f.Kind, kinds)
-		}
-
-		if f.BurstSteps < 1 || f.BurstMost < f.BurstSteps || f.BurstShare < 0 || f.BurstShare > 0.9 || f.From < 0 || f.BurstEvery < 0 {
+		_, known := kinds[f.Kind]
+		switch {
+		case !known:
+			return fmt.Errorf("fault %d: kind %q: want one of %v", i, f.Kind, slices.Sorted(maps.Keys(kinds)))
+		case f.BurstSteps < 1 || f.BurstMost < f.BurstSteps || f.BurstShare < 0 || f.BurstShare > 0.9 || f.From < 0 || f.BurstEvery < 0:
 			return fmt.Errorf("fault %d: bursts of %d steps in a share of %v from step %d on", i, f.BurstSteps, f.BurstShare, f.From)
-		}
-
-		if f.Node < 0 || f.Node >= nodes {
+		case f.Node < 0 || f.Node >= nodes:
 			return fmt.Errorf("fault %d: node %d: there are %d", i, f.Node, nodes)
-		}
-
-		if f.Kind == Link && newLayout(c.Shape, nil).find(f.Group) < 0 {
+		case f.Kind == Link && newLayout(c.Shape, nil).find(f.Group) < 0:
 			return fmt.Errorf("fault %d: no group %q", i, f.Group)
 		}
 	}

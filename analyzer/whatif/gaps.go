@@ -103,24 +103,21 @@ func fillGaps(steps []*recorded) {
 // floor only where the recorded compute is not complete. Beside a transfer that doesn't
 // block it a rank computes, which may be in no record.
 func withGaps(timings []timing, floor int64, complete bool) []timing {
-	type busy struct{ from, to int64 }
-	times := make([]busy, 0, len(timings))
-	for i := range timings {
-		s := &timings[i]
-		b := busy{s.start, s.end}
+	busy := make([]timing, 0, len(timings))
+	for _, s := range timings {
 		if s.group != 0 && s.class != p2p {
-			b.from = s.end - s.own
+			s.start = s.end - s.own
 		}
 
-		if b.from < b.to || s.group == 0 {
-			times = append(times, b)
+		if s.start < s.end || s.group == 0 {
+			busy = append(busy, s)
 		}
 	}
 
-	slices.SortFunc(times, func(a, b busy) int { return cmp.Compare(a.from, b.from) })
-	for i, until := 1, int64(0); i < len(times); i++ {
-		until = max(until, times[i-1].to)
-		switch length := times[i].from - until; {
+	byStart(busy)
+	for i, until := 1, int64(0); i < len(busy); i++ {
+		until = max(until, busy[i-1].end)
+		switch length := busy[i].start - until; {
 		case length <= 0:
 		case length <= floor:
 			timings = append(timings, timing{class: launch, start: until, end: until + length, own: length})

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/stat"
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 )
 
 // replay holds the graphs and the ideal duration of each class of operation:
@@ -100,15 +100,8 @@ func (r *replay) ideals() {
 	}
 }
 
-// median sorts x and interpolates, 0 for none: a class without operations takes no time.
-func median(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-
-	slices.Sort(x)
-	return stat.Quantile(0.5, stat.LinInterp, x, nil)
-}
+// median is 0 for none: a class without operations takes no time.
+func median(x []float64) float64 { return robust.Finite(robust.Median64(x), 0) }
 
 // total plays every step with the durations that choose gives, which only reads, and
 // returns the sum of the step times, ns; NaN of plays that are only counted, for no condition on a

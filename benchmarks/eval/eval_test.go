@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -109,8 +111,8 @@ func TestHealthyHours_ShortForm(t *testing.T) {
 	printHours(&b, hs)
 	t.Logf("scale: %.0f node-hours\n%s", want, b.String())
 	alarms := 0
-	for _, h := range hs {
-		alarms += h.nodes + h.links
+	for _, t := range hs {
+		alarms += t.sum((*outcome).alarms)
 	}
 
 	if alarms > 1 {
@@ -178,8 +180,7 @@ func TestBound_Poisson(t *testing.T) {
 		alarms int
 		want   float64
 	}{{0, 0.0999}, {1, 0.1581}, {3, 0.2585}} { // textbook: 2.996, 4.744, 7.754 events
-		h := hours{hours: 30000, nodes: c.alarms}
-		if got := h.bound(); math.Abs(got-c.want) > 0.0002 {
+		if got := bound(c.alarms, 30000); math.Abs(got-c.want) > 0.0002 {
 			t.Errorf("bound of %d alarms in 30,000 hours = %.4f, want %.4f", c.alarms, got, c.want)
 		}
 	}
@@ -188,15 +189,20 @@ func TestBound_Poisson(t *testing.T) {
 // The rules do what they are documented to do, no less: FaultDiag-online finds a
 // doubled rank of a TP group, NVRx sees x1.5 and not x1.2.
 func TestRules_FindWhatTheyCan(t *testing.T) {
-	play := func(s simulate.Shape, factor float64) *sheet {
+	play := func(s simulate.Shape, factor float64) *frame.Frame {
 		c := simulate.Config{Seed: 4, Steps: 200, Shape: s, Model: simulate.Model{Seconds: 10}, Noise: simulate.Noise{OpSD: 0.002},
 			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Locals: []int{2}, Factor: factor, From: 60}}}
-		var x sheet
-		if _, err := simulate.Run(c, x.Add); err != nil {
+		var rows feed.History
+		if _, err := simulate.Run(c, rows.Add); err != nil {
 			t.Fatal(err)
 		}
 
-		return &x
+		f, err := rows.Frame(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return f
 	}
 	tp, dp := simulate.Shape{TP: 8, DP: 4}, simulate.Shape{DP: 16}
 	for _, c := range []struct {
@@ -221,7 +227,7 @@ func TestRules_FindWhatTheyCan(t *testing.T) {
 	}
 
 	for _, r := range rules {
-		if found := r.find(&sheet{}); len(found) != 0 {
+		if found := r.find(&frame.Frame{}); len(found) != 0 {
 			t.Errorf("%s on nothing: %v", r.name, found)
 		}
 	}
@@ -236,13 +242,13 @@ func TestOracle(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s := &sheet{}
-	truth, err := simulate.Run(cfg, s.Add)
+	var rows feed.History
+	truth, err := simulate.Run(cfg, rows.Add)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	f, _, err := judge(&s.History, nil)
+	f, _, err := judge(&rows, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

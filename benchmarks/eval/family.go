@@ -11,23 +11,45 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// familyReasons says what is wrong with the outcome of a family's job, nothing when it is right.
-func (o *outcome) familyReasons() []string {
-	wrong := o.inexact()
-	for _, c := range o.costs() {
-		switch {
-		case c.known && c.off() > costWorst:
-			wrong = append(wrong, fmt.Sprintf("cost of %s: %.4f for %.4f", c.who, c.stated, c.truth))
-		case !c.known && !c.bounded():
-			wrong = append(wrong, fmt.Sprintf("cost of %s: at most %.4f for %.4f", c.who, c.most, c.truth))
-		}
-	}
-
+// reasons says what is wrong with an outcome, nothing when it is right: of a family's job also the
+// costs, of a scenario's case what its row of the bar asks for beside.
+func (o *outcome) reasons() []string {
+	out := o.inexact()
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if o.hit > o.cause {
-		wrong = append(wrong, fmt.Sprintf("cause %s, want %v", o.causes(), o.truth.Cause))
+		say("cause %s, want %v", o.causes(), o.truth.Cause)
 	}
 
-	return wrong
+	if o.family() {
+		for _, c := range o.costs() {
+			switch {
+			case c.known && c.off() > costWorst:
+				say("cost of %s: %.4f for %.4f", c.who, c.stated, c.truth)
+			case !c.known && !c.bounded():
+				say("cost of %s: at most %.4f for %.4f", c.who, c.most, c.truth)
+			}
+		}
+
+		return out
+	}
+
+	if o.findings < len(o.truth.Findings) {
+		say("finding missing of %v", o.truth.Findings)
+	}
+
+	if limit := limits[o.row()]; limit > 0 && len(o.delays) > 0 && slices.Max(o.delays) > limit {
+		say("detected after %d steps, want %d", slices.Max(o.delays), limit)
+	}
+
+	if o.row() == 13 && o.hit > 0 && !o.intermittent {
+		say("not called intermittent")
+	}
+
+	if o.row() == 17 && !o.sameAsTwin() {
+		say("verdict differs from the one with right clocks")
+	}
+
+	return out
 }
 
 // exact reports whether exactly the culprits are named.

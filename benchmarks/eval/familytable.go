@@ -159,42 +159,8 @@ func printFamilies(w io.Writer, tallies map[string]tally, before *familyAccount)
 	}
 }
 
-// finishFamilies prints a run of the families alone; with -results it keeps the rows.
-func (r *report) finishFamilies(out io.Writer) error {
-	before, err := familiesBefore()
-	if err != nil {
-		return err
-	}
-
-	a := familyAccount{
-		Command: fmt.Sprintf("go run ./benchmarks/eval -only %s -n %d -seed %d", r.only, r.jobs, r.seed),
-		Date:    r.began.UTC().Format("2006-01-02"), Machine: machine(), Rows: familyLines(r.families),
-	}
-	fmt.Fprintf(out, "# Families\n\n`%s` on %s, %s.\n\n", a.Command, a.Machine, a.Date)
-	printFamilies(out, r.families, before)
-	if r.results == "" {
-		return nil
-	}
-
-	b, err := json.MarshalIndent(a, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode families: %w", err)
-	}
-
-	if err := os.WriteFile(r.results, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write families: %w", err)
-	}
-
-	return nil
-}
-
 // familiesBefore reads the rows of the detector before, nil where they are not here.
 func familiesBefore() (*familyAccount, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return nil, nil //nolint:nilerr // a binary far from its sources compares with nothing
-	}
-
 	b, err := os.ReadFile(filepath.Join(root, "benchmarks", "results", "families.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -58,77 +59,51 @@ var noises = []noiseKind{
 	{name: "the families without their faults", families: true},
 }
 
-// hours is the account of one kind of noise.
-type hours struct {
-	name     string
-	jobs     int
-	hours    float64
-	nodes    int // nodes accused
-	links    int
-	findings map[string]int
-	failures []string // as what to type to see them
-}
-
 // bound is the Poisson upper bound of the alarms per 1,000 node-hours: half the quantile of the
 // chi-squared distribution with two degrees of freedom more than twice the alarms (Garwood, 1936).
-func (h *hours) bound() float64 {
-	k := float64(h.nodes + h.links)
-	return distuv.ChiSquared{K: 2 * (k + 1)}.Quantile(boundConfident) / 2 / h.hours * 1000
+func bound(alarms int, hours float64) float64 {
+	return distuv.ChiSquared{K: 2 * float64(alarms+1)}.Quantile(boundConfident) / 2 / hours * 1000
 }
 
 // runHealthy plays want node-hours, each kind of noise its share, straight into
 // frames, in jobs of that many steps. Jobs are played whole, some at a time, so the
 // hours come out above what was asked for.
-func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total int)) ([]hours, error) {
-	out := make([]hours, len(noises))
+func runHealthy(ctx context.Context, want float64, steps int, seed uint64, parallel int, traces []*simulate.Trace, progress func(done, total int)) (map[string]tally, error) {
+	out := map[string]tally{}
 	done := 0.0
-	for k, w := range noises {
-		h, all := &out[k], want
-		want := want * w.share()
-		h.name, h.findings = w.name, map[string]int{}
+	for _, w := range noises {
 		if w.trace && len(traces) == 0 {
-			h.name += " (no traces here)"
 			continue
 		}
 
-		for h.hours < want {
-			batch := make([]*outcome, max(1, parallel))
+		share := want * w.share()
+		var jobs tally
+		for jobs.hours() < share {
+			batch := make(tally, max(1, parallel))
 			err := each(ctx, len(batch), parallel, nil, func(i int) (err error) {
-				batch[i], err = healthyJob(w, seed+uint64(h.jobs+i), steps, traces)
+				batch[i], err = healthyJob(w, seed+uint64(len(jobs)+i), steps, traces)
 				return err
 			})
 			if err != nil {
 				return nil, err
 			}
 
-			for _, o := range batch {
-				h.add(o, w)
-			}
-
-			h.jobs += len(batch)
+			jobs = append(jobs, batch...)
 			if progress != nil {
-				progress(int(done+min(h.hours, want)), int(all))
+				progress(int(done+min(jobs.hours(), share)), int(want))
 			}
 		}
 
-		done += want
+		out[w.name] = jobs
+		done += share
 	}
 
 	return out, nil
 }
 
-// add counts one job. All its nodes are innocent, so MustNotFlag lists them.
-func (h *hours) add(o *outcome, w noiseKind) {
-	h.hours += float64(len(o.truth.MustNotFlag)*o.steps) * healthyStep / 3600
-	h.nodes += len(o.victims)
-	h.links += len(o.wrong)
-	for _, f := range o.others {
-		h.findings[f]++
-	}
-
-	if o.alarms() > 0 {
-		h.failures = append(h.failures, fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v  # %v %v", w.name, o.seed, o.victims, o.wrong))
-	}
+// hours are the node-hours of healthy jobs. All their nodes are innocent, so MustNotFlag lists them.
+func (t tally) hours() float64 {
+	return float64(t.sum(func(o *outcome) int { return len(o.truth.MustNotFlag) * o.steps })) * healthyStep / 3600
 }
 
 // healthyConfig draws a healthy job of one kind of noise.
@@ -176,48 +151,45 @@ func healthyJob(w noiseKind, seed uint64, steps int, traces []*simulate.Trace) (
 		return nil, err
 	}
 
-	o, _, err := task{scenario: "healthy", seed: seed}.play(c, &sheet{}, nil)
+	o, _, err := task{scenario: "healthy", seed: seed, noise: w.name}.play(c, nil)
 	return o, err
 }
 
-// plus adds another account of the same kind of noise.
-func (h *hours) plus(o *hours) {
-	h.jobs, h.hours, h.nodes, h.links = h.jobs+o.jobs, h.hours+o.hours, h.nodes+o.nodes, h.links+o.links
-	for k, n := range o.findings {
-		h.findings[k] += n
-	}
-
-	h.failures = append(h.failures, o.failures...)
-}
-
 // printHours prints the account of each kind of noise, and of all together.
-func printHours(w io.Writer, kinds []hours) {
+func printHours(w io.Writer, kinds map[string]tally) {
 	fmt.Fprintln(w, "| healthy noise | jobs | node-hours | nodes accused | links accused | alarms per 1,000 node-hours | upper bound (95 %) | target | | findings |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
-	total := hours{name: "all", findings: map[string]int{}}
-	for _, h := range kinds {
-		if h.jobs == 0 {
-			fmt.Fprintf(w, "| %s | 0 | | | | | | | | |\n", h.name)
+	var total tally
+	for _, n := range noises {
+		if kinds[n.name] == nil {
+			fmt.Fprintf(w, "| %s (no traces here) | 0 | | | | | | | | |\n", n.name)
 			continue
 		}
 
-		h.print(w)
-		total.plus(&h)
+		kinds[n.name].printHours(w, n.name)
+		total = append(total, kinds[n.name]...)
 	}
 
-	if total.jobs > 0 {
-		total.print(w)
-	}
-
-	for _, f := range total.failures[:min(len(total.failures), shownFailures)] {
-		fmt.Fprintf(w, "\n    %s", f)
+	total.printHours(w, everything)
+	total = slices.DeleteFunc(total, func(o *outcome) bool { return o.alarms() == 0 })
+	for _, o := range total[:min(len(total), shownFailures)] {
+		fmt.Fprintf(w, "\n    %v  # %v %v", o.task, o.victims, o.wrong)
 	}
 
 	fmt.Fprintln(w)
 }
 
-func (h *hours) print(w io.Writer) {
-	rate := float64(h.nodes+h.links) / h.hours * 1000
+// printHours prints the line of one kind of noise.
+func (t tally) printHours(w io.Writer, name string) {
+	findings := map[string]int{}
+	for _, o := range t {
+		for _, f := range o.others {
+			findings[f]++
+		}
+	}
+
+	alarms, hours := t.sum((*outcome).alarms), t.hours()
+	rate := float64(alarms) / hours * 1000
 	fmt.Fprintf(w, "| %s | %d | %.0f | %d | %d | %.3f | %.3f | <= %.1f | %s | %v |\n",
-		h.name, h.jobs, h.hours, h.nodes, h.links, rate, h.bound(), alarmTarget, mark(rate <= alarmTarget), h.findings)
+		name, len(t), hours, t.sum((*outcome).nodesWrong), t.sum((*outcome).linksWrong), rate, bound(alarms, hours), alarmTarget, mark(rate <= alarmTarget), findings)
 }

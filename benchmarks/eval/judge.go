@@ -19,6 +19,7 @@ type task struct {
 	seed     uint64
 	trace    *simulate.Trace // nil = synthetic
 	world    int             // about how many ranks; 0 = as the scenario draws
+	noise    string          // of the healthy hours whose job it is; "" = a case
 }
 
 // config makes the job of a case.
@@ -44,6 +45,10 @@ func (t task) family() bool { return slices.Contains(simulate.Families(), t.scen
 
 // String is the command that replays the case.
 func (t task) String() string {
+	if t.noise != "" {
+		return fmt.Sprintf("go run ./benchmarks/eval -healthy %q -seed %d -v", t.noise, t.seed)
+	}
+
 	s := fmt.Sprintf("go run ./benchmarks/eval -scenario %s -seed %d -v", t.scenario, t.seed)
 	if t.trace != nil {
 		s += " -trace " + t.trace.Name
@@ -89,9 +94,8 @@ func (t task) judged() (*outcome, error) {
 		return nil, err
 	}
 
-	var s sheet
 	if t.family() {
-		o, _, err := t.play(cfg, &s, simulate.Topology(cfg))
+		o, _, err := t.play(cfg, simulate.Topology(cfg))
 		if err != nil {
 			return nil, err
 		}
@@ -104,35 +108,33 @@ func (t task) judged() (*outcome, error) {
 		return o, nil
 	}
 
-	o, f, err := t.play(cfg, &s, nil)
+	o, f, err := t.play(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
 
-	if f != nil {
-		o.ask(f, limits[o.row()])
-	}
-
+	o.ask(f, limits[o.row()])
 	for _, r := range rules {
-		o.rules = append(o.rules, r.find(&s))
+		o.rules = append(o.rules, r.find(f))
 	}
 
 	if o.row() == 17 || o.row() == 18 { // with right clocks, with nothing missing
 		cfg.Clock, cfg.Loss = simulate.Clock{}, simulate.Loss{Run: 1}
-		o.twin, _, err = t.play(cfg, &sheet{}, nil)
+		o.twin, _, err = t.play(cfg, nil)
 	}
 
 	return o, err
 }
 
-// play judges one configuration, with a topology file or without, and leaves its rows in s.
-func (t task) play(cfg simulate.Config, s *sheet, file *topology.File) (*outcome, *frame.Frame, error) {
-	truth, err := simulate.Run(cfg, s.Add)
+// play judges one configuration, with a topology file or without.
+func (t task) play(cfg simulate.Config, file *topology.File) (*outcome, *frame.Frame, error) {
+	var rows feed.History
+	truth, err := simulate.Run(cfg, rows.Add)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
 
-	f, v, err := judge(&s.History, file)
+	f, v, err := judge(&rows, file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%v: %w", t, err)
 	}
@@ -150,11 +152,11 @@ func tellsWaits(cfg *simulate.Config) bool {
 }
 
 // judge is the way from rows to a verdict, with the thresholds that the detector comes with;
-// t is the topology file, nil for none. The frame is nil where there was nothing to build one of.
+// t is the topology file, nil for none. The frame is empty where there was nothing to build one of.
 func judge(b *feed.History, t *topology.File) (*frame.Frame, *verdict.Verdict, error) {
 	f, err := b.Frame(t)
 	if errors.Is(err, feed.ErrEmpty) {
-		return nil, verdict.New(""), nil
+		return &frame.Frame{}, verdict.New(""), nil
 	}
 
 	if err != nil {

@@ -74,7 +74,7 @@ func parse(args []string, words io.Writer) (*suite, error) {
 	// scenario is not one of 1,000 jobs a family. Who asks for families alone gets the number that was given.
 	f.jobs = min(f.n, 100)
 	if f.only != "" {
-		f.jobs = familyJobs
+		f.jobs, f.scenarios, f.nodeHours, f.through = familyJobs, nil, 0, 0
 		set.Visit(func(x *flag.Flag) {
 			if x.Name == "n" {
 				f.jobs = f.n
@@ -138,15 +138,14 @@ func chosen(list string, all []string) ([]string, error) {
 	return out, nil
 }
 
-// traces loads the recorded jobs, with the backward pass recorded. Where they are not there
-// nothing is replayed.
+// traces loads the recorded jobs, with the backward pass recorded, from where CONTRIBUTING.md says or
+// another folder. Where they are not there nothing is replayed.
 func traces(dir string) ([]*simulate.Trace, error) {
 	if dir == "" {
-		dir = dataDir()
-	}
-
-	if dir == "" {
-		return nil, nil
+		dir = filepath.Join(root, "..", "shared", "data")
+		if _, err := os.Stat(dir); err != nil {
+			return nil, nil //nolint:nilerr // they need not be there
+		}
 	}
 
 	var out []*simulate.Trace
@@ -162,42 +161,11 @@ func traces(dir string) ([]*simulate.Trace, error) {
 	return out, nil
 }
 
-// dataDir returns where CONTRIBUTING.md says that the recorded jobs lie, "" without them.
-func dataDir() string {
-	root, err := moduleRoot()
-	if err != nil {
-		return ""
-	}
-
-	dir := filepath.Join(root, "..", "shared", "data")
-	if _, err := os.Stat(dir); err != nil {
-		return ""
-	}
-
-	return dir
-}
-
-// moduleRoot is the nearest folder above the working directory that has a go.mod: results are
-// kept there.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", errors.New("no go.mod above the working directory")
-		}
-
-		dir = up
-	}
-}
+// root is the checkout that this program was built from: recorded jobs lie beside it, results in it.
+var root = func() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}()
 
 // command runs what the arguments ask for: one case, families, or the suite. Results go to out,
 // progress to words.
@@ -220,19 +188,13 @@ func command(ctx context.Context, args []string, out, words io.Writer) error {
 	r := report{suite: f, began: began}
 	of := *f
 	of.n, of.world = f.jobs, 0
-	if f.only != "" {
-		if r.families, err = of.run(ctx, f.families, counter(words, "jobs of families")); err != nil {
-			return err
-		}
-
-		return r.finishFamilies(out)
-	}
-
-	if f.n > 0 {
+	if f.n > 0 && len(f.scenarios) > 0 {
 		if r.tallies, err = f.run(ctx, f.scenarios, counter(words, "cases")); err != nil {
 			return err
 		}
+	}
 
+	if f.n > 0 {
 		if r.families, err = of.run(ctx, f.families, counter(words, "jobs of families")); err != nil {
 			return err
 		}

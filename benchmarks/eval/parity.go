@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
@@ -41,12 +42,9 @@ func (p *parity) String() string {
 // parityRecords bounds the ranges of a case that goes through files: some 70 MB of lines.
 const parityRecords = 250_000
 
-// filler stores a job's files for case k and names the store.
-type filler func(ctx context.Context, k int, job string) (spec string, err error)
-
 // runParity runs n cases, the scenarios in turn from one that the seed chooses. further, nil for
-// none, fills stores beside the Parquet store.
-func runParity(ctx context.Context, n int, seed uint64, parallel int, further filler, progress func(done, total int)) (*parity, error) {
+// none, stores the files of case k beside the Parquet store, and names where.
+func runParity(ctx context.Context, n int, seed uint64, parallel int, further func(ctx context.Context, k int, job string) (string, error), progress func(done, total int)) (*parity, error) {
 	p := &parity{cases: n, differ: make([]string, n)}
 	rows := make([]int, n)
 	names := append(simulate.Names(), simulate.Families()...)
@@ -108,7 +106,7 @@ func (t task) fitting() (simulate.Config, error) {
 }
 
 // compare returns in what the verdicts on the job of case k differ, "" when they are equal.
-func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (rows int, diff string, err error) {
+func compare(ctx context.Context, cfg simulate.Config, k int, further func(ctx context.Context, k int, job string) (string, error)) (rows int, diff string, err error) {
 	all, _, err := simulate.Rows(cfg)
 	if err != nil {
 		return 0, "", err
@@ -146,11 +144,6 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (r
 		specs = append(specs, spec)
 	}
 
-	want, err := plainText(direct)
-	if err != nil {
-		return 0, "", err
-	}
-
 	o := source.Options{Workers: 1}
 	if simulate.Topology(cfg) != nil { // a store holds none
 		o.Topology = filepath.Join(job, "topology.json")
@@ -166,13 +159,8 @@ func compare(ctx context.Context, cfg simulate.Config, k int, further filler) (r
 			return len(all.Steps), fmt.Sprintf("%s: %d rows of steps instead of %d", source.Redact(spec), rows, len(all.Steps)), nil
 		}
 
-		got, err := plainText(v)
-		if err != nil {
-			return 0, "", err
-		}
-
-		if got != want {
-			return len(all.Steps), fmt.Sprintf("%s: %s", filepath.Base(spec), firstDifference(want, got)), nil
+		if diff := difference(direct, v); diff != "" {
+			return len(all.Steps), fmt.Sprintf("%s: %s", filepath.Base(spec), diff), nil
 		}
 	}
 
@@ -208,22 +196,8 @@ func fromSource(ctx context.Context, spec string, o source.Options) (v *verdict.
 	return v, info.Steps, err
 }
 
-// plainText is a verdict without the names of where it came from: those differ by design.
-func plainText(v *verdict.Verdict) (string, error) {
-	x := *v
-	x.Source, x.Roles = "", ""
-	b, err := json.MarshalIndent(x, "", " ")
-	return string(b), err
-}
-
-// firstDifference quotes the first line that differs: with it a person knows which field to look at.
-func firstDifference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range w {
-		if i >= len(g) || w[i] != g[i] {
-			return fmt.Sprintf("%s instead of %s", strings.Join(g[min(i, len(g)):min(i+1, len(g))], ""), w[i])
-		}
-	}
-
-	return "more lines"
+// difference says in what two verdicts differ, "" in nothing: the names of where they came from differ by
+// design.
+func difference(want, got *verdict.Verdict) string {
+	return cmp.Diff(want, got, cmpopts.IgnoreFields(verdict.Verdict{}, "Source", "Roles"))
 }

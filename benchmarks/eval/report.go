@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -21,7 +22,7 @@ type report struct {
 	took     time.Duration
 	tallies  map[string]tally // nil where none ran
 	families map[string]tally
-	hours    []hours
+	hours    map[string]tally // by kind of noise
 	parity   *parity
 
 	before *familyAccount // the families of the detector before, nil where they are not here
@@ -30,8 +31,8 @@ type report struct {
 // print writes the page.
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "# Detection suite\n\n")
-	fmt.Fprintf(w, "Made by `go run ./benchmarks/eval -n %d -seed %d -hours %g -parity %d` on %s, %s, in %v.\n\n",
-		r.n, r.seed, r.nodeHours, r.through, machine(), r.began.UTC().Format("2006-01-02"), r.took.Round(time.Second))
+	a := r.account()
+	fmt.Fprintf(w, "Made by `%s` on %s, %s, in %v.\n\n", a.Command, a.Machine, a.Date, r.took.Round(time.Second))
 	if len(r.traces) == 0 {
 		fmt.Fprintf(w, "The recorded jobs were not there: nothing was replayed.\n\n")
 	}
@@ -81,43 +82,50 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
-// path is where the results go, "" for nowhere: a look at a few cases must not replace those of
-// a full run.
-func (r *report) path() (string, error) {
-	if r.results != "" {
-		return r.results, nil
+// account is the run as it is kept, with the rows of its families.
+func (r *report) account() familyAccount {
+	command := fmt.Sprintf("go run ./benchmarks/eval -n %d -seed %d -hours %g -parity %d", r.n, r.seed, r.nodeHours, r.through)
+	if r.only != "" {
+		command = fmt.Sprintf("go run ./benchmarks/eval -only %s -n %d -seed %d", r.only, r.jobs, r.seed)
 	}
 
-	if r.scenario != "" || r.n < 100 || r.nodeHours < 30000 {
-		return "", nil
-	}
-
-	root, err := moduleRoot()
-	if err != nil {
-		return "", fmt.Errorf("find where to write results: %w", err)
-	}
-
-	return filepath.Join(root, "benchmarks", "eval", "RESULTS.md"), nil
+	return familyAccount{Command: command, Date: r.began.UTC().Format("2006-01-02"), Machine: machine(), Rows: familyLines(r.families)}
 }
 
-// finish prints the run, and saves the page where it goes into a file.
-func (r *report) finish(out io.Writer) error {
-	path, err := r.path()
-	if err != nil {
-		return err
+// path is where the results go, "" for nowhere: a look at a few cases must not replace those of
+// a full run.
+func (r *report) path() string {
+	if r.results == "" && r.scenario == "" && r.n >= 100 && r.nodeHours >= 30000 {
+		return filepath.Join(root, "benchmarks", "eval", "RESULTS.md")
 	}
 
+	return r.results
+}
+
+// finish prints the run, and saves the page where it goes into a file: of families alone the rows.
+func (r *report) finish(out io.Writer) error {
+	var err error
 	if r.before, err = familiesBefore(); err != nil {
 		return err
 	}
 
 	var page bytes.Buffer
 	r.print(&page)
+	path := r.path()
 	if _, err := out.Write(page.Bytes()); err != nil || path == "" {
 		return err
 	}
 
-	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+	kept := page.Bytes()
+	if r.only != "" {
+		if kept, err = json.MarshalIndent(r.account(), "", " "); err != nil {
+			return fmt.Errorf("encode families: %w", err)
+		}
+
+		kept = append(kept, '\n')
+	}
+
+	if err := os.WriteFile(path, kept, 0o644); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
 

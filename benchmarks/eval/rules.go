@@ -6,15 +6,17 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// rules are other tools' ways to find slow nodes, done again on the same rows: find gives
+// rules are other tools' ways to find slow nodes, done again on the same steps: find gives
 // the names of the nodes that one accuses. Where a rule looks at windows they are 32 steps, and a
 // rank is accused when two windows in a row accuse it: the rules have no memory
 // of their own, and without it they would accuse more.
 var rules = []struct {
 	name, what string
-	find       func(s *sheet) map[string]bool
+	find       func(f *frame.Frame) map[string]bool
 }{
 	{"3-sigma", "mean step time of a window more than 3 sigma above the mean of all ranks", threeSigma},
 	{"NVRx", "forward section: fastest rank's median / own median, or own best window / now, under 0.75", nvrx},
@@ -22,20 +24,51 @@ var rules = []struct {
 	{"FD-OL", "step time 30 % above its own first 20 steps 3 times in a row, then the TP group's split or the own FP history; 5 rounds in a row", faultDiag},
 }
 
+// series are the values of a metric by row, s, in the order the steps came: one that is missing is
+// simply not there. steps is the largest number of them.
+func series(f *frame.Frame, m frame.Metric) (values [][]float64, steps int) {
+	values = make([][]float64, len(f.Ranks))
+	for r := range values {
+		for i := range f.Columns {
+			if x := f.At(m, r, i); x == x {
+				values[r] = append(values[r], float64(x))
+			}
+		}
+
+		steps = max(steps, len(values[r]))
+	}
+
+	return values, steps
+}
+
+// nodesOf names the nodes that the rows ran on last.
+func nodesOf(f *frame.Frame) []string {
+	nodes := make([]string, len(f.Ranks))
+	for _, l := range f.Layouts {
+		for r := range nodes {
+			if l.Present[r] {
+				nodes[r] = l.NodeOf(r)
+			}
+		}
+	}
+
+	return nodes
+}
+
 // window is how many steps the rules with windows look at.
 const window = 32
 
-// windows looks at a figure of a column of each rank that has one, window by window. accuse is given
-// the figures of all ranks, and says of a rank's whether it is accused; the nodes of ranks that are
+// windows looks at a figure of a metric of each row that has one, window by window. accuse is given
+// the figures of all rows, and says of a row's whether it is accused; the nodes of rows that are
 // twice in a row are named.
-func (s *sheet) windows(of func(*column) []float64, figure func([]float64) float64, accuse func(all []float64) func(rank int, x float64) bool) map[string]bool {
-	named := map[string]bool{}
+func windows(f *frame.Frame, m frame.Metric, figure func([]float64) float64, accuse func(all []float64) func(row int, x float64) bool) map[string]bool {
+	named, nodes := map[string]bool{}, nodesOf(f)
+	values, steps := series(f, m)
 	var last map[int]bool
-	for from := 0; from+window <= s.steps; from += window {
+	for from := 0; from+window <= steps; from += window {
 		var who []int
 		var all []float64
-		for r := range s.ranks {
-			v := of(&s.ranks[r])
+		for r, v := range values {
 			if x := figure(v[min(from, len(v)):min(from+window, len(v))]); x > 0 {
 				who, all = append(who, r), append(all, x)
 			}
@@ -47,7 +80,7 @@ func (s *sheet) windows(of func(*column) []float64, figure func([]float64) float
 			for k, r := range who {
 				now[r] = accused(r, all[k])
 				if now[r] && last[r] {
-					named[s.ranks[r].node] = true
+					named[nodes[r]] = true
 				}
 			}
 		}
@@ -59,9 +92,9 @@ func (s *sheet) windows(of func(*column) []float64, figure func([]float64) float
 }
 
 // threeSigma looks at whole steps, which in a synchronous job are about as long on all ranks.
-func threeSigma(s *sheet) map[string]bool {
+func threeSigma(f *frame.Frame) map[string]bool {
 	mean := func(v []float64) float64 { return stat.Mean(v, nil) }
-	return s.windows(func(c *column) []float64 { return c.step }, mean, func(all []float64) func(int, float64) bool {
+	return windows(f, frame.Step, mean, func(all []float64) func(int, float64) bool {
 		m, sd := stat.PopMeanStdDev(all, nil)
 		return func(_ int, x float64) bool { return x > m+3*sd }
 	})
@@ -70,20 +103,20 @@ func threeSigma(s *sheet) map[string]bool {
 // nvrx is NVIDIA Resiliency Extension's straggler report of one section, the forward pass, with
 // the thresholds that identify_stragglers comes with: relative to the fastest rank, and to the
 // rank's own best.
-func nvrx(s *sheet) map[string]bool {
+func nvrx(f *frame.Frame) map[string]bool {
 	best := map[int]float64{}
-	return s.windows(func(c *column) []float64 { return c.fp }, median, func(all []float64) func(int, float64) bool {
+	return windows(f, frame.FP, median, func(all []float64) func(int, float64) bool {
 		fastest := slices.Min(all)
-		return func(rank int, x float64) bool {
-			best[rank] = min(x, cmp.Or(best[rank], x))
-			return fastest/x < 0.75 || best[rank]/x < 0.75
+		return func(row int, x float64) bool {
+			best[row] = min(x, cmp.Or(best[row], x))
+			return fastest/x < 0.75 || best[row]/x < 0.75
 		}
 	})
 }
 
 // overMedian is the rule that a person would write first.
-func overMedian(s *sheet) map[string]bool {
-	return s.windows(func(c *column) []float64 { return c.self }, median, func(all []float64) func(int, float64) bool {
+func overMedian(f *frame.Frame) map[string]bool {
+	return windows(f, frame.Self, median, func(all []float64) func(int, float64) bool {
 		mid := median(all)
 		return func(_ int, x float64) bool { return x > 1.1*mid }
 	})
@@ -98,6 +131,14 @@ const (
 	fdConfirm = 5   // rounds in a row that name a node
 	fdEvery   = 30  // s, between two rounds
 )
+
+// online is a job as it looks at it, by row.
+type online struct {
+	nodes           []string
+	groups          [][]int32   // rows of its TP group; nil = none
+	tp              [][]float64 // s in that group's collectives
+	slow, own, load [][]bool    // which steps, forward passes and loads are abnormal
+}
 
 // history is its time dimension on one rank's values: which are abnormal. The
 // normal ones keep moving the mean; of the first ones the extremes are left out.
@@ -134,27 +175,43 @@ func consecutive(abnormal []bool, at int) bool {
 
 // faultDiag plays its rounds: as many steps apart as 30 s take, each with all that was recorded
 // until then.
-func faultDiag(s *sheet) map[string]bool {
-	slow := make([][]bool, len(s.ranks))
-	own := make([][]bool, len(s.ranks))
-	load := make([][]bool, len(s.ranks))
-	for r := range s.ranks {
-		c := &s.ranks[r]
-		slow[r], own[r], load[r] = history(c.step), history(c.fp), history(c.load)
+func faultDiag(f *frame.Frame) map[string]bool {
+	abnormal := func(m frame.Metric) [][]bool {
+		var out [][]bool
+		values, _ := series(f, m)
+		for _, v := range values {
+			out = append(out, history(v))
+		}
+
+		return out
+	}
+	o := &online{
+		nodes: nodesOf(f), groups: make([][]int32, len(f.Ranks)),
+		slow: abnormal(frame.Step), own: abnormal(frame.FP), load: abnormal(frame.DataLoader),
+	}
+	o.tp, _ = series(f, frame.TP)
+	for _, l := range f.Layouts {
+		for i := range l.Groups {
+			if g := &l.Groups[i]; g.Dim == "tp" {
+				for _, r := range g.Rows {
+					o.groups[r] = g.Rows
+				}
+			}
+		}
 	}
 
 	every := 1
-	for r := range s.ranks {
-		steps := s.ranks[r].step
-		if m := stat.Mean(steps[:min(len(steps), 50)], nil) / 1e9; m > 0 {
+	lengths, steps := series(f, frame.Step)
+	for _, v := range lengths {
+		if m := stat.Mean(v[:min(len(v), 50)], nil); m > 0 {
 			every = max(1, int(fdEvery/m))
 			break
 		}
 	}
 
 	named, inRow := map[string]bool{}, map[string]int{}
-	for at := fdNormal + fdConsec; at <= s.steps; at += every {
-		now := s.localise(at, slow, own, load)
+	for at := fdNormal + fdConsec; at <= steps; at += every {
+		now := o.localise(at)
 		for n := range inRow {
 			if !now[n] {
 				inRow[n] = 0
@@ -172,27 +229,19 @@ func faultDiag(s *sheet) map[string]bool {
 }
 
 // localise is one round: the nodes that the gate and one of its dimensions name.
-func (s *sheet) localise(at int, slow, own, load [][]bool) map[string]bool {
+func (o *online) localise(at int) map[string]bool {
 	now, gated := map[string]bool{}, map[string]bool{}
-	for r := range s.ranks {
-		if consecutive(slow[r], at) {
-			gated[s.ranks[r].node] = true
+	for r, node := range o.nodes {
+		if consecutive(o.slow[r], at) {
+			gated[node] = true
 		}
 	}
 
-	for r := range s.ranks {
-		c := &s.ranks[r]
-		if !gated[c.node] {
-			continue
-		}
-
-		switch {
-		case len(c.tp) < 2 && consecutive(own[r], at), consecutive(load[r], at):
-			now[c.node] = true
-		case len(c.tp) > 1 && c.tp[0] == r:
-			if s.split(c.tp, at) {
-				now[c.node] = true
-			}
+	for r, node := range o.nodes {
+		group := o.groups[r]
+		alone, first := len(group) < 2, len(group) > 1 && int(group[0]) == r
+		if gated[node] && (alone && consecutive(o.own[r], at) || consecutive(o.load[r], at) || first && o.split(group, at)) {
+			now[node] = true
 		}
 	}
 
@@ -201,20 +250,20 @@ func (s *sheet) localise(at int, slow, own, load [][]bool) map[string]bool {
 
 // split is its space dimension: the part of a TP group that waits least, alike in
 // the last steps.
-func (s *sheet) split(group []int, at int) bool {
-	var last []int
+func (o *online) split(group []int32, at int) bool {
+	var last []int32
 	for k := at - fdConsec; k < at; k++ {
 		type value struct {
-			rank int
-			v    float64
+			row int32
+			v   float64
 		}
 		var vs []value
 		for _, r := range group {
-			if r >= len(s.ranks) || k >= len(s.ranks[r].tpNs) {
+			if k >= len(o.tp[r]) {
 				return false
 			}
 
-			vs = append(vs, value{r, s.ranks[r].tpNs[k]})
+			vs = append(vs, value{r, o.tp[r][k]})
 		}
 
 		slices.SortFunc(vs, func(a, b value) int { return cmp.Compare(a.v, b.v) })
@@ -226,11 +275,11 @@ func (s *sheet) split(group []int, at int) bool {
 		}
 
 		lower, upper := 0.0, 0.0
-		var who []int
+		var who []int32
 		for i, x := range vs {
 			if i < cut {
 				lower += x.v / float64(cut)
-				who = append(who, x.rank)
+				who = append(who, x.row)
 			} else {
 				upper += x.v / float64(len(vs)-cut)
 			}

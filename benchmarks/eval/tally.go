@@ -143,61 +143,6 @@ func (t tally) failures(w io.Writer, name, what string) {
 	}
 }
 
-// reasons says what is wrong with an outcome, nothing when it is right.
-func (o *outcome) reasons() []string {
-	if o.family() {
-		return o.familyReasons()
-	}
-
-	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if missed := o.culprits() - o.hit; missed > 0 {
-		say("missed %d of %v (ranks %v)", missed, o.truth.SlowNodes, o.truth.SlowRanks)
-	}
-
-	if o.wrongNode() {
-		say("falsely accused: %s", strings.Join(o.victims, ", "))
-	}
-
-	if o.hit > o.cause {
-		say("cause %s, want %v", o.causes(), o.truth.Cause)
-	}
-
-	if o.links < len(o.truth.Links) {
-		say("link %v not found", o.truth.Links)
-	}
-
-	if len(o.wrong) > 0 {
-		say("links falsely accused: %v", o.wrong)
-	}
-
-	if o.findings < len(o.truth.Findings) {
-		say("finding missing of %v", o.truth.Findings)
-	}
-
-	if o.events < len(o.truth.Events) {
-		say("event missing on %s", o.truth.Events[0].Node)
-	}
-
-	if limit := limits[o.row()]; limit > 0 && len(o.delays) > 0 && slices.Max(o.delays) > limit {
-		say("detected after %d steps, want %d", slices.Max(o.delays), limit)
-	}
-
-	if o.row() == 13 && o.hit > 0 && !o.intermittent {
-		say("not called intermittent")
-	}
-
-	if o.row() == 1 && o.undecided() {
-		say("undecided")
-	}
-
-	if o.row() == 17 && !o.sameAsTwin() {
-		say("verdict differs from the one with right clocks")
-	}
-
-	return out
-}
-
 // causes are those that the verdict gives the culprits.
 func (o *outcome) causes() string {
 	var out []string

@@ -17,8 +17,7 @@ import (
 // house is what one tree holds: a line of figures is one of its fields or methods.
 type house struct {
 	packages  map[string]*pkg // by folder, "." for the root
-	lines     lines
-	functions []int // lengths in lines
+	functions []int           // lengths in lines
 	longest   named
 	largest   named
 
@@ -115,7 +114,6 @@ func (h *house) file(name string, text []byte, modules map[string]string) error 
 	l := classify(text)
 	p.files++
 	p.lines.add(l)
-	h.lines.add(l)
 	h.largest = larger(h.largest, named{l.all(), name})
 
 	for _, i := range tree.Imports {
@@ -200,20 +198,16 @@ func larger(a, b named) named {
 	return b
 }
 
-func (h *house) files() (n int) {
-	for _, p := range h.packages {
-		n += p.files
+// sum adds packages up: those named, or where none is all of the tree.
+func (h *house) sum(names ...string) (all pkg) {
+	for name, p := range h.packages {
+		if len(names) == 0 || slices.Contains(names, name) {
+			all.files, all.types = all.files+p.files, all.types+p.types
+			all.lines.add(p.lines)
+		}
 	}
 
-	return n
-}
-
-func (h *house) types() (n int) {
-	for _, p := range h.packages {
-		n += p.types
-	}
-
-	return n
+	return all
 }
 
 // percentile returns the smallest length that p per cent of the functions do not exceed.

@@ -49,16 +49,16 @@ func TestCount(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if n := len(h.packages); n != 4 || h.files() != 4 {
-		t.Errorf("%d packages, %d files, want 4, 4", n, h.files())
+	if n := len(h.packages); n != 4 || h.sum().files != 4 {
+		t.Errorf("%d packages, %d files, want 4, 4", n, h.sum().files)
 	}
 
 	if h.rootFiles != 1 || h.rootAll != 2 {
 		t.Errorf("root: %d and %d files, want 1 and 2", h.rootFiles, h.rootAll)
 	}
 
-	if h.types() != 2 {
-		t.Errorf("%d types, want T and u", h.types())
+	if h.sum().types != 2 {
+		t.Errorf("%d types, want T and u", h.sum().types)
 	}
 
 	if h.exported != 4 || h.documented != 2 {

@@ -111,14 +111,14 @@ var figures = []struct {
 	name string
 	show func(*house) string
 }{
-	{"lines", func(h *house) string { return fmt.Sprint(h.lines.all()) }},
-	{"  code", func(h *house) string { return fmt.Sprint(h.lines.code) }},
-	{"  comment", func(h *house) string { return share(h.lines.comment, h.lines.all()) }},
-	{"  blank", func(h *house) string { return share(h.lines.blank, h.lines.all()) }},
+	{"lines", func(h *house) string { return fmt.Sprint(h.sum().lines.all()) }},
+	{"  code", func(h *house) string { return fmt.Sprint(h.sum().lines.code) }},
+	{"  comment", func(h *house) string { return share(h.sum().lines.comment, h.sum().lines.all()) }},
+	{"  blank", func(h *house) string { return share(h.sum().lines.blank, h.sum().lines.all()) }},
 	{"packages", func(h *house) string { return fmt.Sprint(len(h.packages)) }},
-	{"files", func(h *house) string { return fmt.Sprint(h.files()) }},
+	{"files", func(h *house) string { return fmt.Sprint(h.sum().files) }},
 	{"largest file", func(h *house) string { return h.largest.String() }},
-	{"types", func(h *house) string { return fmt.Sprint(h.types()) }},
+	{"types", func(h *house) string { return fmt.Sprint(h.sum().types) }},
 	{"exported names", func(h *house) string { return fmt.Sprint(h.exported) }},
 	{"  documented", func(h *house) string { return share(h.documented, h.exported) }},
 	{"functions", func(h *house) string { return fmt.Sprint(len(h.functions)) }},

@@ -45,16 +45,9 @@ func (h *house) way(w way) string {
 		return "–"
 	}
 
-	var files, types, lines int
 	names := h.closure(w.entries)
-	for _, name := range names {
-		p := h.packages[name]
-		files += p.files
-		types += p.types
-		lines += p.lines.all()
-	}
-
-	return fmt.Sprintf("%d / %d / %d / %d", len(names), files, types, lines)
+	all := h.sum(names...)
+	return fmt.Sprintf("%d / %d / %d / %d", len(names), all.files, all.types, all.lines.all())
 }
 
 // closure returns the packages that the entries reach, themselves included, sorted.
