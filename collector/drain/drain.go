@@ -119,12 +119,11 @@ type Options struct {
 // other methods may be called from any.
 type Drain struct {
 	o       Options
-	swept   time.Time        // when half-made folders were looked for last
-	left    map[string]*left // by folder
-	files   int              // descriptors granted to the processes that are held
-	folders map[uint32]int   // of them, by user
-	listing ring.Listing
-	nextTry time.Time                   // of the folders left alone
+	swept   time.Time                   // when half-made folders were looked for last
+	left    map[string]*left            // by folder
+	files   int                         // descriptors granted to the processes that are held
+	folders map[uint32]int              // of them, by user
+	skip    int                         // passes that look for no folders
 	turns   map[record.RankID]*process  // by rank directory: who writes there now
 	leaving bool                        // nobody waits for a turn any more
 	claims  map[record.RankID]time.Time // when it was said that two living processes claim a rank

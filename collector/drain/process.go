@@ -326,7 +326,7 @@ func (p *process) remove(now time.Time) error {
 	crashPoint("removing")
 	err := p.folder.Remove()
 	if err != nil {
-		p.d.left[p.name], p.d.nextTry = p.from, time.Time{}
+		p.d.left[p.name] = p.from
 		p.from.reason, p.from.cause, p.from.since, p.from.until = notRemoved, err, now, now.Add(retryRemove)
 	}
 
