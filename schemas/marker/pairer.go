@@ -91,6 +91,7 @@ type Pairer struct {
 	Clipped uint64
 
 	seen    map[string]word // by text, see word
+	names   cursor          // over the name of a communication
 	live    []*Process      // that began last first
 	index   uint32
 	gone    []departed // processes that have ended, oldest first
