@@ -24,7 +24,7 @@ func Names(runDir string) ([]string, error) {
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("open run directory: %w", err)
+		return nil, fmt.Errorf("list run directory: %w", err)
 	}
 	defer unix.Close(run)
 	all, err := namesIn(run, -1)
