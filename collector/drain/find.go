@@ -118,7 +118,7 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 	queues = make(map[uint32][]string)
 	for _, name := range names {
 		there[name] = true
-		if d.holds(name) {
+		if slices.ContainsFunc(d.processes, func(p *process) bool { return p.name == name }) {
 			continue
 		}
 
@@ -178,8 +178,6 @@ func (d *Drain) poorest(queues map[uint32][]string) uint32 {
 // more.
 func (d *Drain) victim(uid uint32, now time.Time) (v *process) {
 	own := d.folders[uid] >= PerUser
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, p := range d.processes {
 		owner, busy := p.folder.Owner, p.records > 0 && now.Sub(p.heldAt) < turnTime && !d.leaving
 		if busy || !p.passed || p.unsaid || owner != uid && (own || d.folders[owner] <= d.folders[uid]) {
@@ -257,9 +255,7 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	}
 
 	p.from, p.heldAt, p.granted = l, now, l.needs
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.seen = true
+	d.stats.seen = true
 	delete(d.left, name)
 	d.processes = append(d.processes, p)
 	d.files += p.granted
@@ -293,7 +289,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 		return nil
 	}
 
-	d.count(func(s *Stats) { s.Refused[reason]++ })
+	d.stats.Refused[reason]++
 	return cause
 }
 
