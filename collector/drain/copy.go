@@ -193,7 +193,7 @@ func (p *process) skip(l *laneState, n uint64) error {
 	}
 
 	l.cursor += n
-	p.d.lose(record.Corrupt, n)
+	p.d.stats.Dropped[record.Corrupt] += n
 	return p.settle()
 }
 
@@ -251,7 +251,7 @@ func (p *process) accept(l *laneState) error {
 	p.tellRotation()
 	if err != nil {
 		if e := p.w.Flush(); e != nil {
-			p.d.count(func(s *Stats) { s.WriteErrors++ })
+			p.d.stats.WriteErrors++
 			return fmt.Errorf("write: %w", e)
 		}
 

@@ -19,7 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/ring"
@@ -115,25 +115,24 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Drain drains one run directory. Pass and Close are for one goroutine; the
-// other methods may be called from any.
+// Drain drains one run directory. Begin, Pass and Close are for one goroutine, which owns all
+// of it; the other methods may be called from any, and tell what that published last.
 type Drain struct {
 	o       Options
-	swept   time.Time        // when half-made folders were looked for last
-	left    map[string]*left // by folder
-	files   int              // descriptors granted to the processes that are held
-	folders map[uint32]int   // of them, by user
-	listing ring.Listing
-	nextTry time.Time                   // of the folders left alone
+	public  atomic.Pointer[Stats]
+	swept   time.Time                   // when half-made folders were looked for last
+	left    map[string]*left            // by folder
+	files   int                         // descriptors granted to the processes that are held
+	folders map[uint32]int              // of them, by user
+	skip    int                         // passes that look for no folders
 	turns   map[record.RankID]*process  // by rank directory: who writes there now
 	leaving bool                        // nobody waits for a turn any more
 	claims  map[record.RankID]time.Time // when it was said that two living processes claim a rank
 	buf     []byte                      // slots of one pass
 	copied  []*laneState                // the rings that they are of
 	rec     record.Record
-	tally   [record.KindCount]uint64 // drained in this pass
-	oldest  int64                    // earliest end of them, 0 none
-	flushed bool                     // lines, in this pass
+	oldest  int64 // earliest end of the records drained in this pass, 0 none
+	flushed bool  // lines, in this pass
 
 	// What say said: users and jobs, until when it is quiet about a user, and when the last
 	// lines were, at most mostLines.
@@ -141,13 +140,8 @@ type Drain struct {
 	quietTill map[uint32]time.Time
 	lines     []time.Time
 
-	mu        sync.Mutex // guards what follows
 	processes []*process // that are held, in the order in which they were taken
-	seen      bool       // a recorder was held
-	job       string     // of processes that name none, "" until there was one
 	stats     Stats
-	passedAt  time.Time // when the last pass ended
-	trouble   error     // what Ready says of the folders
 }
 
 // New returns a Drain. It starts nothing.
@@ -175,11 +169,13 @@ func New(o Options) (*Drain, error) {
 		o.Rotated = func() {}
 	}
 
-	return &Drain{
+	d := &Drain{
 		o: o, left: make(map[string]*left), folders: make(map[uint32]int), turns: make(map[record.RankID]*process), buf: make([]byte, passSlots*slotBytes),
 		claims: make(map[record.RankID]time.Time),
 		stats:  Stats{Refused: make(map[string]uint64), Dropped: make(map[string]uint64)},
-	}, nil
+	}
+	d.publish()
+	return d, nil
 }
 
 // Run drains until the context ends, then once more, and closes everything. The error
@@ -215,7 +211,8 @@ func (d *Drain) Begin() error { return d.begin(d.o.Now()) }
 // begin is Begin at a time.
 func (d *Drain) begin(now time.Time) error {
 	err := d.find(now)
-	for _, p := range d.held() {
+	d.publish()                                   // before a segment of theirs is opened: what is held is not idle
+	for _, p := range slices.Clone(d.processes) { // some may go meanwhile
 		if p.w != nil || p.note.Home == nil {
 			continue
 		}
@@ -234,7 +231,6 @@ func (d *Drain) begin(now time.Time) error {
 // single folders; the others were drained.
 func (d *Drain) Pass() (full bool, err error) {
 	now := d.o.Now()
-	defer d.look(now)
 	errs := []error{d.begin(now)}
 	if now.Sub(d.swept) >= halfMade {
 		d.swept = now
@@ -242,7 +238,7 @@ func (d *Drain) Pass() (full bool, err error) {
 		errs = append(errs, err)
 	}
 
-	for _, p := range d.held() {
+	for _, p := range slices.Clone(d.processes) {
 		n, err := p.pass(now)
 		full = full || p.full
 		switch p.err, p.records = err, n; {
@@ -267,22 +263,16 @@ func (d *Drain) Pass() (full bool, err error) {
 	}
 
 	d.flushed = false
-	d.publish(now)
+	d.stats.Passes++
+	d.stats.Lag = 0
+	if d.oldest != 0 {
+		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
+	}
+
+	d.oldest = 0
+	d.look(now)
+	d.publish()
 	return full, joinFirst(errs)
-}
-
-// held returns a copy of processes: some may go while the caller is at it.
-func (d *Drain) held() []*process {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.processes)
-}
-
-// holds reports whether the folder is held.
-func (d *Drain) holds(name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.processes, func(p *process) bool { return p.name == name })
 }
 
 // forget closes a process that was held. Its folder stays, or was removed before.
@@ -294,49 +284,37 @@ func (d *Drain) forget(p *process) {
 		delete(d.folders, p.folder.Owner)
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.processes = slices.DeleteFunc(d.processes, func(q *process) bool { return q == p })
 }
 
 // jobOf returns the job of a process whose identity names none.
 func (d *Drain) jobOf(startedNs int64) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.job == "" {
-		d.job = fmt.Sprintf("default_task_id_%d", startedNs/int64(time.Second))
+	if d.stats.unnamed == "" {
+		d.stats.unnamed = fmt.Sprintf("default_task_id_%d", startedNs/int64(time.Second))
 	}
 
-	return d.job
+	return d.stats.unnamed
 }
 
 // Unnamed returns the job of the processes whose identity names none; "" until there
 // was one.
-func (d *Drain) Unnamed() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.job
-}
+func (d *Drain) Unnamed() string { return d.public.Load().unnamed }
 
 // Seen reports whether this Drain has held a recorder so far.
-func (d *Drain) Seen() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.seen
-}
+func (d *Drain) Seen() bool { return d.public.Load().seen }
 
 // Idle reports whether every recorder seen has gone and is in its segments.
 func (d *Drain) Idle() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.processes) == 0 && d.stats.Waiting == 0
+	s := d.public.Load()
+	return s.Processes == 0 && s.Waiting == 0
 }
 
 // Close flushes and closes the writers and gives the folders up; another agent
 // may take them then.
 func (d *Drain) Close() error {
+	defer d.publish()
 	var errs []error
-	for _, p := range d.held() {
+	for _, p := range slices.Clone(d.processes) {
 		if p.w != nil {
 			errs = append(errs, p.settle(), p.w.Sync())
 		}

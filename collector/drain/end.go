@@ -74,7 +74,7 @@ func (p *process) tellLoss(key string, loss record.Loss) error {
 		return err
 	}
 
-	p.d.lose(loss.Reason, loss.Count)
+	p.d.stats.Dropped[loss.Reason] += loss.Count
 	return nil
 }
 
@@ -214,7 +214,7 @@ func (p *process) tellOpen(r *ringState) error {
 			return err
 		}
 
-		p.d.count(func(s *Stats) { s.Open[rec.Kind]++ })
+		p.d.stats.Open[rec.Kind]++
 	}
 
 	return nil

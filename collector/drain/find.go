@@ -27,6 +27,9 @@ const (
 	// PerUser is how many folders of one user are held at once: far more than a machine
 	// has ranks.
 	PerUser = 128
+	// manyFolders are looked through in a pass, when there was none to try: a pass is skipped for
+	// each so many that there are. Ten thousand would take 5 % of a processor.
+	manyFolders = 1000
 	// commonRings is how many rings a folder is taken to have before it was opened.
 	commonRings = 2
 	// longestPause bounds the pause before a folder that is left alone is tried again. A
@@ -51,16 +54,21 @@ type left struct {
 // there is room for; those of the user who has the fewest first. When there is no room
 // the folders held longest make some: everybody's have their turn.
 func (d *Drain) find(now time.Time) error {
-	names, changed, err := d.listing.Names(d.o.RunDir)
+	if d.skip > 0 {
+		d.skip--
+		return nil
+	}
+
+	names, err := ring.Names(d.o.RunDir)
 	if err != nil {
 		return err
 	}
 
-	if !changed && now.Before(d.nextTry) {
-		return nil
+	queues, errs := d.candidates(names, now)
+	if len(queues) == 0 {
+		d.skip = len(names) / manyFolders
 	}
 
-	queues, errs := d.candidates(names, now)
 	for len(queues) > 0 {
 		uid := d.poorest(queues)
 		name := queues[uid][0]
@@ -110,7 +118,7 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 	queues = make(map[uint32][]string)
 	for _, name := range names {
 		there[name] = true
-		if d.holds(name) {
+		if slices.ContainsFunc(d.processes, func(p *process) bool { return p.name == name }) {
 			continue
 		}
 
@@ -145,13 +153,6 @@ func (d *Drain) candidates(names []string, now time.Time) (queues map[uint32][]s
 	}
 
 	maps.DeleteFunc(d.left, func(name string, _ *left) bool { return !there[name] })
-	d.nextTry = now.Add(longestPause)
-	for _, l := range d.left {
-		if l.until.Before(d.nextTry) {
-			d.nextTry = l.until
-		}
-	}
-
 	for _, q := range queues {
 		slices.SortStableFunc(q, func(a, b string) int { return d.left[a].since.Compare(d.left[b].since) })
 	}
@@ -177,8 +178,6 @@ func (d *Drain) poorest(queues map[uint32][]string) uint32 {
 // more.
 func (d *Drain) victim(uid uint32, now time.Time) (v *process) {
 	own := d.folders[uid] >= PerUser
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, p := range d.processes {
 		owner, busy := p.folder.Owner, p.records > 0 && now.Sub(p.heldAt) < turnTime && !d.leaving
 		if busy || !p.passed || p.unsaid || owner != uid && (own || d.folders[owner] <= d.folders[uid]) {
@@ -210,7 +209,7 @@ func (d *Drain) release(p *process, needs int, now time.Time) error {
 
 // leaveAlone gives up a process whose folder stays.
 func (d *Drain) leaveAlone(p *process) {
-	d.left[p.name], d.nextTry = p.from, time.Time{}
+	d.left[p.name] = p.from
 	d.forget(p)
 }
 
@@ -256,9 +255,7 @@ func (d *Drain) hold(name string, f *ring.Folder, l *left, now time.Time) (bool,
 	}
 
 	p.from, p.heldAt, p.granted = l, now, l.needs
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.seen = true
+	d.stats.seen = true
 	delete(d.left, name)
 	d.processes = append(d.processes, p)
 	d.files += p.granted
@@ -292,7 +289,7 @@ func (d *Drain) refuse(l *left, reason string, cause error, now time.Time) error
 		return nil
 	}
 
-	d.count(func(s *Stats) { s.Refused[reason]++ })
+	d.stats.Refused[reason]++
 	return cause
 }
 

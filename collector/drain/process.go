@@ -162,7 +162,7 @@ func (p *process) refresh() {
 
 	if err != nil && !p.broken {
 		p.broken = true
-		p.d.count(func(s *Stats) { s.Damaged++ })
+		p.d.stats.Damaged++
 		p.d.o.Logger.Warn("drain: the process file can't be read; strings that it held are lost", "folder", p.name, "cause", err)
 	}
 }
@@ -285,7 +285,7 @@ func (p *process) settle() error {
 		err := p.w.Flush()
 		p.tellRotation()
 		if err != nil {
-			p.d.count(func(s *Stats) { s.WriteErrors++ })
+			p.d.stats.WriteErrors++
 			return fmt.Errorf("write: %w", err)
 		}
 
@@ -311,7 +311,7 @@ func (p *process) sync(now time.Time) error {
 
 	p.syncedAt = now
 	if err := p.w.Sync(); err != nil {
-		p.d.count(func(s *Stats) { s.WriteErrors++ })
+		p.d.stats.WriteErrors++
 		p.unsaid = true // a Writer may have moved on to another file
 		return fmt.Errorf("sync: %w", err)
 	}
@@ -326,7 +326,7 @@ func (p *process) remove(now time.Time) error {
 	crashPoint("removing")
 	err := p.folder.Remove()
 	if err != nil {
-		p.d.left[p.name], p.d.nextTry = p.from, time.Time{}
+		p.d.left[p.name] = p.from
 		p.from.reason, p.from.cause, p.from.since, p.from.until = notRemoved, err, now, now.Add(retryRemove)
 	}
 

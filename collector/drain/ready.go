@@ -20,16 +20,15 @@ const lastTurns = 5 * time.Second
 // Ready tells why rings are not drained as they should be, nil when they are. What
 // users do who are not trusted is no reason.
 func (d *Drain) Ready() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch since := d.o.Now().Sub(d.passedAt); {
-	case d.stats.Passes == 0:
+	s := d.public.Load()
+	switch since := d.o.Now().Sub(s.passedAt); {
+	case s.Passes == 0:
 		return errors.New("no pass over the rings yet")
 	case since > stalled:
 		return fmt.Errorf("the last pass over the rings ended %s ago", since.Round(time.Second))
 	}
 
-	return d.trouble
+	return s.trouble
 }
 
 // look notes, after a pass, what is left alone and what of it Ready has to say.
@@ -80,9 +79,7 @@ func (d *Drain) look(now time.Time) {
 		}
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.passedAt, d.trouble = now, joinFirst(errs)
+	d.stats.passedAt, d.stats.trouble = now, joinFirst(errs)
 	d.stats.Ignored, d.stats.Waiting = len(d.left)-waiting, waiting
 }
 
@@ -110,14 +107,14 @@ func (d *Drain) leave() error {
 	}
 
 	var errs []error
-	for _, p := range d.held() {
+	for _, p := range d.processes {
 		if n := p.undrained(); n > 0 || p.err != nil {
 			errs = append(errs, withCause(fmt.Errorf("ring folder %s has %d records more", p.name, n), p.err))
 		}
 	}
 
 	if n := d.missed(began, noRoom) + d.missed(d.o.Now(), unreadable); n > 0 {
-		errs = append(errs, withCause(fmt.Errorf("%d ring folders could not be read", n), d.trouble))
+		errs = append(errs, withCause(fmt.Errorf("%d ring folders could not be read", n), d.stats.trouble))
 	}
 
 	if err := joinFirst(errs); err != nil {

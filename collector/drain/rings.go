@@ -187,7 +187,7 @@ func (p *process) lostRing(r *ringState, cause error) error {
 		}
 	}
 
-	p.d.count(func(s *Stats) { s.Damaged++ })
+	p.d.stats.Damaged++
 	r.reader.Close()
 	return fmt.Errorf("leave ring %d: %w", r.reader.N, cause)
 }

@@ -26,56 +26,32 @@ type Stats struct {
 
 	WriteErrors uint64 // of Writers
 	Damaged     uint64 // rings and process files that became too short to read
+
+	seen     bool      // a recorder was held
+	unnamed  string    // job of processes that name none, "" until there was one
+	passedAt time.Time // when the last pass ended
+	trouble  error     // what Ready says of the folders
 }
 
-// Stats returns a copy.
-func (d *Drain) Stats() Stats {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.stats
-	s.Dropped, s.Refused = maps.Clone(s.Dropped), maps.Clone(s.Refused)
-	return s
-}
+// Stats returns what was published last. Its maps are not to be changed.
+func (d *Drain) Stats() Stats { return *d.public.Load() }
 
-// count changes the statistics.
-func (d *Drain) count(f func(*Stats)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f(&d.stats)
-}
-
-// drained counts a record whose range ended at a time. It is for the goroutine
-// of Pass, which publishes the sums.
+// drained counts a record whose range ended at a time.
 func (d *Drain) drained(k record.Kind, end int64) {
-	d.tally[k]++
+	d.stats.Drained[k]++
 	if d.oldest == 0 || end < d.oldest {
 		d.oldest = end
 	}
 }
 
-// publish makes what the pass did, and what is held after it, the statistics.
-func (d *Drain) publish(now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Passes++
-	for k, n := range d.tally {
-		d.stats.Drained[k] += n
-	}
-
-	d.stats.Lag = 0
-	if d.oldest != 0 {
-		d.stats.Lag = max(now.Sub(time.Unix(0, d.oldest)), 0)
-	}
-
-	d.tally, d.oldest = [record.KindCount]uint64{}, 0
-	d.stats.Processes = len(d.processes)
-	d.stats.Rings = 0
+// publish shows other goroutines the statistics, with what is held now.
+func (d *Drain) publish() {
+	s := d.stats
+	s.Dropped, s.Refused = maps.Clone(s.Dropped), maps.Clone(s.Refused)
+	s.Processes = len(d.processes)
 	for _, p := range d.processes {
-		d.stats.Rings += len(p.rings)
+		s.Rings += len(p.rings)
 	}
-}
 
-// lose counts records that will not arrive, once their loss line is written.
-func (d *Drain) lose(reason string, n uint64) {
-	d.count(func(s *Stats) { s.Dropped[reason] += n })
+	d.public.Store(&s)
 }

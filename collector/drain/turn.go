@@ -41,7 +41,7 @@ func (p *process) leaveTurn() {
 // incarnation of its own, so their records are never mixed.
 func (d *Drain) claimed(now time.Time) {
 	first, twice := make(map[record.RankID]*process), make(map[record.RankID]bool)
-	for _, p := range d.held() {
+	for _, p := range d.processes {
 		if p.note.Home == nil || p.gone {
 			continue
 		}
@@ -67,5 +67,5 @@ func (d *Drain) claimed(now time.Time) {
 			"pids", []int{q.meta.PID, p.meta.PID}, "uids", []uint32{q.folder.Owner, p.folder.Owner})
 	}
 
-	d.count(func(s *Stats) { s.Claimed = len(twice) })
+	d.stats.Claimed = len(twice)
 }

@@ -79,45 +79,19 @@ func remove(run, dir int, name string) error {
 // readFull reads len(b) bytes at an offset. The error wraps ErrNotRing when the file is
 // shorter: no recorder cuts its files, so somebody else has. Reading never faults as a
 // mapping of such a file would.
-func readFull(fd int, b []byte, at int64) error {
-	for len(b) > 0 {
-		n, err := unix.Pread(fd, b, at)
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return err
-		case n == 0:
-			return fmt.Errorf("%w: %w", ErrNotRing, io.ErrUnexpectedEOF)
-		default:
-			b, at = b[n:], at+int64(n)
-		}
+func readFull(f *os.File, b []byte, at int64) error {
+	_, err := f.ReadAt(b, at)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: %w", ErrNotRing, io.ErrUnexpectedEOF)
 	}
 
-	return nil
-}
-
-// writeFull writes b at an offset of an existing file.
-func writeFull(fd int, b []byte, at int64) error {
-	for len(b) > 0 {
-		n, err := unix.Pwrite(fd, b, at)
-		if err == unix.EINTR {
-			continue
-		}
-
-		if err != nil {
-			return err
-		}
-
-		b, at = b[n:], at+int64(n)
-	}
-
-	return nil
+	return err
 }
 
 // Load returns the content of a small file that Store wrote, nil when there is
 // none: what lies there of another user, who may be the recorder's, is none of ours.
 func (f *Folder) Load(name string, limit int) ([]byte, error) {
-	fd, size, uid, err := openFile(f.dir, name)
+	file, size, uid, err := openFile(f.dir, name)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, ErrNotRing) || errors.Is(err, unix.EACCES) {
 		return nil, nil
 	}
@@ -126,13 +100,13 @@ func (f *Folder) Load(name string, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
 	}
 
-	defer unix.Close(fd)
+	defer file.Close()
 	if uid != uint32(unix.Geteuid()) && uid != 0 {
 		return nil, nil
 	}
 
 	b := make([]byte, min(size, int64(limit)))
-	if err := readFull(fd, b, 0); err != nil {
+	if err := readFull(file, b, 0); err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", name, f.name, err)
 	}
 
@@ -149,9 +123,9 @@ func (f *Folder) Store(name string, b []byte) error {
 		return fmt.Errorf("write %s of %s: %w", name, f.name, err)
 	}
 
-	err = writeFull(fd, b, 0)
-	unix.Close(fd)
-	if err == nil {
+	file := os.NewFile(uintptr(fd), name)
+	_, err = file.WriteAt(b, 0)
+	if err = errors.Join(err, file.Close()); err == nil {
 		err = unix.Renameat(f.dir, fresh, f.dir, name)
 	}
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,12 +41,13 @@ type Folder struct {
 	Owner    uint32   // uid of the folder and of the process file
 	checksum uint32
 
-	dir, file, lock int // descriptors, -1 none
-	runDir, name    string
-	capacity        int                    // bytes of the strings area
-	texts           []string               // the strings seen so far
-	textsAt         int                    // offset of the next one in the strings area
-	header          [2][processHeader]byte // two copies, see settled; reused by each read
+	dir, lock    int // descriptors, -1 none
+	file         *os.File
+	runDir, name string
+	capacity     int                    // bytes of the strings area
+	texts        []string               // the strings seen so far
+	textsAt      int                    // offset of the next one in the strings area
+	header       [2][processHeader]byte // two copies, see settled; reused by each read
 }
 
 // Descriptors is how many a Folder with a lock holds open.
@@ -85,7 +87,7 @@ func openFolder(run int, name string) (_ *Folder, err error) {
 		return nil, fmt.Errorf("open ring folder %q: %w", name, ErrNotRing)
 	}
 
-	f := &Folder{name: name, dir: -1, file: -1, lock: -1}
+	f := &Folder{name: name, dir: -1, lock: -1}
 	defer func() {
 		if err != nil {
 			f.Close()
@@ -123,27 +125,28 @@ func notDirectory(err error) error {
 }
 
 // openFile opens a regular file with one name for reading and writing.
-func openFile(dir int, name string) (fd int, size int64, uid uint32, err error) {
-	fd, err = openAt(dir, name, unix.O_RDWR, 0)
+func openFile(dir int, name string) (f *os.File, size int64, uid uint32, err error) {
+	fd, err := openAt(dir, name, unix.O_RDWR, 0)
 	if err != nil {
 		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
 			err = errors.Join(ErrNotRing, err)
 		}
 
-		return -1, 0, 0, err
+		return nil, 0, 0, err
 	}
 
+	f = os.NewFile(uintptr(fd), name)
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1) {
 		err = fmt.Errorf("%s is no plain file: %w", name, ErrNotRing)
 	}
 
 	if err != nil {
-		unix.Close(fd)
-		return -1, 0, 0, err
+		f.Close()
+		return nil, 0, 0, err
 	}
 
-	return fd, st.Size, st.Uid, nil
+	return f, st.Size, st.Uid, nil
 }
 
 // parse reads the constant fields.
@@ -229,11 +232,12 @@ func (f *Folder) Gone(state uint32) bool {
 // Held reports whether the recorder, or a child with a copy of its descriptor, holds
 // its lock. It costs a fraction of Gone.
 func (f *Folder) Held() bool {
-	if unix.Flock(f.file, unix.LOCK_SH|unix.LOCK_NB) != nil {
+	fd := int(f.file.Fd())
+	if unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil {
 		return true
 	}
 
-	unix.Flock(f.file, unix.LOCK_UN)
+	unix.Flock(fd, unix.LOCK_UN)
 	return false
 }
 
@@ -334,7 +338,7 @@ func (f *Folder) SetWanted(s Status, bits uint32) error {
 
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], (s.Wanted>>generationShift+1)<<generationShift|bits&AllOn)
-	if err := writeFull(f.file, b[:], pWanted); err != nil {
+	if _, err := f.file.WriteAt(b[:], pWanted); err != nil {
 		return fmt.Errorf("set switch of %s: %w", f.name, err)
 	}
 
@@ -363,7 +367,8 @@ func (f *Folder) Rings() ([]uint32, error) {
 
 // Close closes the descriptors, which gives the lock up.
 func (f *Folder) Close() {
-	for _, fd := range []*int{&f.lock, &f.file, &f.dir} {
+	_ = f.file.Close()
+	for _, fd := range []*int{&f.lock, &f.dir} {
 		if *fd >= 0 {
 			unix.Close(*fd)
 			*fd = -1

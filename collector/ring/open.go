@@ -32,7 +32,7 @@ func (o Open) Published(head uint64) bool {
 // written just now or scribbled on, are left out.
 func (r *Reader) OpenRanges() ([]Open, error) {
 	b := make([]byte, OpenLevels*slotSize)
-	if err := readFull(r.fd, b, rOpen); err != nil {
+	if err := readFull(r.file, b, rOpen); err != nil {
 		return nil, fmt.Errorf("read open ranges of ring %d: %w", r.N, err)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
@@ -28,7 +29,7 @@ type Reader struct {
 	N        uint32 // the file is ring-<N>
 	Slots    [2]uint32
 	checksum uint32
-	fd       int
+	file     *os.File
 	header   []byte             // mapped, for the stores of SetTail only
 	buf      [2][rCounters]byte // two copies of the header, see settled; reused by each call
 }
@@ -37,16 +38,16 @@ type Reader struct {
 // something else there.
 func (f *Folder) OpenReader(n uint32) (_ *Reader, err error) {
 	name := "ring-" + strconv.FormatUint(uint64(n), 10)
-	fd, size, uid, err := openFile(f.dir, name)
+	file, size, uid, err := openFile(f.dir, name)
 	if err != nil {
 		return nil, fmt.Errorf("open %s of %s: %w", name, f.name, err)
 	}
 
-	r := &Reader{N: n, fd: fd}
+	r := &Reader{N: n, file: file}
 	if uid != f.Owner {
 		err = fmt.Errorf("it belongs to uid %d: %w", uid, ErrNotRing)
 	} else if err = r.parse(size); err == nil {
-		r.header, err = unix.Mmap(fd, 0, rCounters, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		r.header, err = unix.Mmap(int(file.Fd()), 0, rCounters, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 
 	if err != nil {
@@ -61,7 +62,7 @@ func (f *Folder) OpenReader(n uint32) (_ *Reader, err error) {
 // and against budget before anything is read by them.
 func (r *Reader) parse(size int64) error {
 	h := r.buf[0][:]
-	if err := readFull(r.fd, h, 0); err != nil {
+	if err := readFull(r.file, h, 0); err != nil {
 		return err
 	}
 
@@ -89,7 +90,7 @@ func validSize(n uint32) bool { return n > 0 && n&(n-1) == 0 && n <= budget/slot
 // the return.
 func (r *Reader) Counters() (Counters, error) {
 	a, b := r.buf[0][:], r.buf[1][:]
-	if err := errors.Join(readFull(r.fd, a, 0), readFull(r.fd, b, 0)); err != nil {
+	if err := errors.Join(readFull(r.file, a, 0), readFull(r.file, b, 0)); err != nil {
 		return Counters{}, fmt.Errorf("read header of ring %d: %w", r.N, err)
 	}
 
@@ -122,9 +123,9 @@ func (r *Reader) Copy(l Lane, from uint64, b []byte) error {
 	slots := uint64(r.Slots[l])
 	first := from & (slots - 1)
 	split := min(uint64(len(b)), (slots-first)*slotSize)
-	err := readFull(r.fd, b[:split], base+int64(first)*slotSize)
+	err := readFull(r.file, b[:split], base+int64(first)*slotSize)
 	if err == nil {
-		err = readFull(r.fd, b[split:], base)
+		err = readFull(r.file, b[split:], base)
 	}
 
 	if err != nil {
@@ -174,8 +175,5 @@ func (r *Reader) Close() {
 		r.header = nil
 	}
 
-	if r.fd >= 0 {
-		unix.Close(r.fd)
-		r.fd = -1
-	}
+	_ = r.file.Close()
 }

@@ -103,7 +103,7 @@ func freeDead(run int, name string) {
 	}
 	defer f.Close()
 	s, err := f.Status()
-	if err != nil || f.Owner != uint32(os.Geteuid()) || unix.Flock(f.file, unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if err != nil || f.Owner != uint32(os.Geteuid()) || unix.Flock(int(f.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
 
@@ -116,7 +116,7 @@ func freeDead(run int, name string) {
 	}
 
 	_ = unix.Fchmod(f.lock, 0o660) // whatever the umask: the agent may be another user of the group
-	punch(f.file, processHeader+min(int64(s.used), stringsSize), processSize)
+	punch(int(f.file.Fd()), processHeader+min(int64(s.used), stringsSize), processSize)
 	numbers, _ := f.Rings()
 	for _, n := range numbers {
 		f.freeRing(n)
@@ -133,12 +133,13 @@ func (f *Folder) freeRing(n uint32) {
 	defer r.Close()
 	var st unix.Stat_t
 	c, err := r.Counters()
-	if err != nil || unix.Fstat(r.fd, &st) != nil || st.Blocks*512 <= small {
+	fd := int(r.file.Fd())
+	if err != nil || unix.Fstat(fd, &st) != nil || st.Blocks*512 <= small {
 		return
 	}
 
-	freeLane(r.fd, ringHeader, uint64(r.Slots[Light]), c.Head[Light], c.Tail[Light])
-	freeLane(r.fd, ringHeader+slotSize*int64(r.Slots[Light]), uint64(r.Slots[Bulk]), c.Head[Bulk], c.Tail[Bulk])
+	freeLane(fd, ringHeader, uint64(r.Slots[Light]), c.Head[Light], c.Tail[Light])
+	freeLane(fd, ringHeader+slotSize*int64(r.Slots[Light]), uint64(r.Slots[Bulk]), c.Head[Bulk], c.Tail[Bulk])
 }
 
 // freeLane keeps the slots that no agent has taken, and the last ones: those from low up to

@@ -18,17 +18,16 @@ import (
 // Names returns the names of the folders in a run directory that could be a
 // process's, sorted. A run directory that does not exist (yet) has none.
 func Names(runDir string) ([]string, error) {
-	d, err := os.Open(runDir)
-	if errors.Is(err, os.ErrNotExist) {
+	run, err := openRun(runDir)
+	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("open run directory: %w", err)
+		return nil, fmt.Errorf("list run directory: %w", err)
 	}
-
-	defer d.Close()
-	all, err := d.Readdirnames(-1)
+	defer unix.Close(run)
+	all, err := namesIn(run, -1)
 	if err != nil {
 		return nil, fmt.Errorf("list run directory: %w", err)
 	}
@@ -39,33 +38,6 @@ func Names(runDir string) ([]string, error) {
 	})
 	slices.Sort(names)
 	return names, nil
-}
-
-// changeGrain is more than two changes of a directory can be apart that leave it with the
-// same time: kernels stamp changes by a clock that ticks every few milliseconds.
-const changeGrain = time.Second
-
-// Listing is what stood in a run directory when it was listed last.
-type Listing struct {
-	names []string
-	at    unix.Timespec // the directory's time then; zero: it is listed again
-}
-
-// Names is the function Names for a directory that is listed again and again: only when
-// it has changed, or had changed so lately when it was listed that it may have changed once
-// more without another time. changed is false when the names are the last call's.
-func (l *Listing) Names(runDir string) (names []string, changed bool, err error) {
-	var st unix.Stat_t
-	if err := unix.Stat(runDir, &st); err == nil && st.Ctim == l.at {
-		return l.names, false, nil
-	}
-
-	l.at = unix.Timespec{}
-	if l.names, err = Names(runDir); err == nil && time.Since(time.Unix(st.Ctim.Unix())) > changeGrain {
-		l.at = st.Ctim
-	}
-
-	return l.names, true, err
 }
 
 const (

@@ -13,10 +13,12 @@ import (
 // C NULL pointer prints as.
 const unnamed = "unnamed"
 
-// Bounds of the table of words: hostile names cost allocations, never memory.
+// Bounds of the table of words, and of what is kept of a name: hostile ones cost allocations,
+// never memory.
 const (
-	internMax   = 4096 // words
-	internBytes = 256  // of one
+	internMax   = 4096    // words
+	internBytes = 256     // of one
+	quickBytes  = 4 << 10 // of a communication's name
 )
 
 // word is a word of a name, and the operation that it means where it is one.
@@ -133,7 +135,8 @@ func contains(b []byte, w string) bool {
 // operation's spelling.
 func (p *Pairer) communication(r *record.Record, name []byte) {
 	var f commFields
-	if !f.quick(name) && !f.strict(name) {
+	p.names = cursor{b: name, texts: p.names.texts[:0]}
+	if (len(name) > quickBytes || !f.quick(&p.names)) && !f.strict(name) {
 		if !null(name) {
 			p.setOp(r, name)
 		}
@@ -224,31 +227,22 @@ func natural(b []byte) (int64, bool) {
 
 // quick reads an object of plain strings; it says "yes" or "not sure". After "not sure" what
 // it has set is no result: strict begins anew.
-func (f *commFields) quick(b []byte) bool {
-	c := cursor{b: b}
-	c.space()
-	c.expect("{")
-	for !c.bad {
-		c.space()
-		c.expect(`"`)
-		key := c.plain()
-		c.space()
-		c.expect(":")
-		c.space()
-		c.expect(`"`)
-		v := c.plain()
+func (f *commFields) quick(c *cursor) bool {
+	for c.token("{"); !c.bad; c.token(",") {
+		c.token(`"`)
+		key := c.text()
+		c.token(":")
+		c.token(`"`)
+		v := c.text()
 		if c.bad {
 			return false
 		}
 
 		f.set(string(key), v)
-		c.space()
-		if c.skip("}") {
+		if c.space(); c.skip("}") {
 			c.space()
 			return c.i == len(c.b)
 		}
-
-		c.expect(",")
 	}
 
 	return false
@@ -272,6 +266,12 @@ func (f *commFields) strict(b []byte) bool {
 	}
 
 	return true
+}
+
+// token is expect for what white space may stand before.
+func (c *cursor) token(s string) {
+	c.space()
+	c.expect(s)
 }
 
 func (c *cursor) space() {

@@ -13,7 +13,7 @@ const (
 	maxOpen      = 1 << 16 // ranges of one process: 25 MB
 	maxWeight    = 2 << 20 // bytes of their words (record.Weight)
 	maxOverdue   = 64      // starts whose end is long due, per process
-	maxOrphans   = 4096    // lines whose start was not seen (yet): 300 KB
+	maxOrphans   = 4096    // lines whose start was not seen (yet): 500 KB
 	maxProcesses = 16      // that write to one directory at a time
 	maxGone      = 64      // processes that have ended, whose late lines are still told from others'
 )
@@ -91,9 +91,10 @@ type Pairer struct {
 	Clipped uint64
 
 	seen    map[string]word // by text, see word
+	names   cursor          // over the name of a communication
 	live    []*Process      // that began last first
 	index   uint32
-	gone    []departed // processes that have ended, oldest first
+	gone    []*Process // that have ended, oldest first
 	orphans map[orphanKey]orphan
 
 	replay bool     // lines are read again: see Restore
@@ -160,32 +161,21 @@ func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
 	return true
 }
 
-// departed is a process that has ended. Its lines may still come, and be read
-// again: they are not to be taken for another's.
-type departed struct {
-	PID   uint32 `json:"pid"`
-	Index uint32 `json:"index"`
-	First uint64 `json:"first"` // earliest host stamp
-	Last  uint64 `json:"last"`  // latest host stamp
-	MaxID uint64 `json:"max_id"`
-	Begun Place  `json:"begun,omitzero"` // see Process
-}
-
 // depart remembers a process that has ended, in the place of the oldest when there are too
-// many.
+// many: its lines may still come, and be read again, and are not to be taken for another's.
 func (p *Pairer) depart(q *Process) {
 	if len(p.gone) == maxGone {
 		p.gone = slices.Delete(p.gone, 0, 1)
 	}
 
-	p.gone = append(p.gone, departed{q.PID, q.Index, q.Earliest, q.LastHost, q.MaxID, q.Begun})
+	p.gone = append(p.gone, q)
 }
 
 // absorbed reports whether a device line is of a process that has ended and is
 // younger than the one with an index.
 func (p *Pairer) absorbed(m *Marker, at Place, index uint32) bool {
 	for _, d := range p.gone {
-		if d.Index > index && d.Begun.Before(at) && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.First) {
+		if d.Index > index && d.Begun.Before(at) && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.Earliest) {
 			return true
 		}
 	}
@@ -198,7 +188,7 @@ func (p *Pairer) lastOf(pid uint32) uint64 {
 	last := uint64(0)
 	for _, d := range p.gone {
 		if d.PID == pid {
-			last = max(last, d.Last)
+			last = max(last, d.LastHost)
 		}
 	}
 
@@ -288,13 +278,11 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 	}
 
 	r := res.Process.open[m.ID]
-	if r == nil || r.HostEnded() || m.Timestamp != 0 && m.Timestamp < r.HostStart {
+	if r == nil || !r.take(m) {
 		p.orphan(m, at)
 		return res
 	}
 
-	r.he = m.Timestamp
-	r.Have |= haveHostEnd
 	if !res.finish(p, r) {
 		res.Ended = r
 	}
@@ -317,7 +305,7 @@ func (p *Pairer) addDevice(m *Marker, at Place) Result {
 			break
 		}
 
-		if r := q.open[m.ID]; r != nil && r.takeDevice(m.Flag, m.Timestamp, m.Device, m.Stream) {
+		if r := q.open[m.ID]; r != nil && r.take(m) {
 			res.finish(p, r)
 			return res
 		}

@@ -1,7 +1,6 @@
 package marker
 
 import (
-	"bytes"
 	"math"
 	"unicode/utf8"
 )
@@ -14,7 +13,7 @@ import (
 // "no".
 type Parser struct {
 	Marker  Marker // after Parse; its byte slices are valid until the next Parse
-	scratch []byte // unescaped name, reused
+	scratch []byte // of its texts, reused
 }
 
 // Parse reads one complete line, with or without its '\n'.
@@ -23,7 +22,6 @@ func (p *Parser) Parse(line []byte) error {
 		line = line[:n-1]
 	}
 
-	p.Marker = Marker{}
 	if p.quick(line) {
 		return nil
 	}
@@ -32,130 +30,35 @@ func (p *Parser) Parse(line []byte) error {
 	return p.strict(line)
 }
 
-// beforeNumbers is what stands before each number of a marker line, in TaskD's order.
-var beforeNumbers = [...]string{
-	`{"Kind":1,"Flag":`, `,"SourceKind":`, `,"Timestamp":`, `,"Id":`, `,"MsptiObjectId":{"Pt":{"ProcessId":`, `,"ThreadId":`,
-	`},"Ds":{"DeviceId":`, `,"StreamId":`,
-}
-
 // quick reads a marker line with the keys in TaskD's order and no white space.
 func (p *Parser) quick(line []byte) bool {
-	var v [len(beforeNumbers)]uint64
-	for k, before := range beforeNumbers {
-		if len(line) < len(before) || string(line[:len(before)]) != before {
-			return false
-		}
-
-		line = line[len(before):]
-		n := 0
-		for n < len(line) && line[n]-'0' <= 9 {
-			v[k] = v[k]*10 + uint64(line[n]-'0')
-			n++
-		}
-
-		// A longer number is left to the strict path, which knows where uint64 ends.
-		if n == 0 || n > 19 || n > 1 && line[0] == '0' {
-			return false
-		}
-
-		line = line[n:]
-	}
-
-	if max(v[0], v[1], v[4], v[5], v[6], v[7]) > math.MaxUint32 {
-		return false
-	}
-
+	c := cursor{b: line, texts: p.scratch[:0]}
 	m := &p.Marker
-	m.Kind, m.Timestamp, m.ID = KindMarker, v[2], v[3]
-	m.Flag, m.Source = uint32(v[0]), uint32(v[1])
-	m.Process, m.Thread, m.Device, m.Stream = uint32(v[4]), uint32(v[5]), uint32(v[6]), uint32(v[7])
-	return p.words(line)
-}
-
-// words reads the rest of a marker line, its name and its domain.
-func (p *Parser) words(line []byte) bool {
-	if string(line) == `}},"Name":"","Domain":""}` { // every line but a host start
-		return true
-	}
-
-	c := cursor{b: line}
+	m.Kind = KindMarker
+	m.Flag = uint32(c.number(`{"Kind":1,"Flag":`, math.MaxUint32))
+	m.Source = uint32(c.number(`,"SourceKind":`, math.MaxUint32))
+	m.Timestamp = c.number(`,"Timestamp":`, math.MaxUint64)
+	m.ID = c.number(`,"Id":`, math.MaxUint64)
+	m.Process = uint32(c.number(`,"MsptiObjectId":{"Pt":{"ProcessId":`, math.MaxUint32))
+	m.Thread = uint32(c.number(`,"ThreadId":`, math.MaxUint32))
+	m.Device = uint32(c.number(`},"Ds":{"DeviceId":`, math.MaxUint32))
+	m.Stream = uint32(c.number(`,"StreamId":`, math.MaxUint32))
 	c.expect(`}},"Name":"`)
-	if c.bad {
-		return false
-	}
-
-	p.Marker.Name = p.text(&c)
+	m.Name = c.text()
 	c.expect(`,"Domain":"`)
-	if c.bad {
-		return false
-	}
-
-	p.Marker.Domain = c.plain()
+	m.Domain = c.text()
 	c.expect(`}`)
+	p.scratch = c.texts
 	return !c.bad && c.i == len(line)
 }
 
-// text reads the rest of a string value and its closing quote, with escapes: a
-// communication's name is JSON itself, so its quotes are escaped. What it returns is a part
-// of the line where it has none, else p.scratch.
-func (p *Parser) text(c *cursor) []byte {
-	out := p.scratch[:0]
-	for {
-		end := bytes.IndexByte(c.b[c.i:], '"')
-		if end < 0 {
-			break
-		}
-
-		raw := c.b[c.i : c.i+end]
-		slash := bytes.IndexByte(raw, '\\')
-		if slash >= 0 {
-			raw = raw[:slash]
-		}
-
-		if controls(raw) {
-			break
-		}
-
-		c.i += len(raw)
-		if slash < 0 {
-			c.i++
-			if len(out) > 0 {
-				raw = append(out, raw...)
-				p.scratch = raw
-			}
-
-			c.bad = c.bad || !utf8.Valid(raw)
-			return raw
-		}
-
-		e, ok := c.escape()
-		if !ok {
-			break
-		}
-
-		out = append(append(out, raw...), e)
-	}
-
-	c.bad = true
-	return nil
-}
-
-// controls reports whether b holds a byte below 0x20, which JSON wants escaped.
-func controls(b []byte) bool {
-	for _, c := range b {
-		if c < 0x20 {
-			return true
-		}
-	}
-
-	return false
-}
-
-// cursor walks over a line. Once bad it stays so.
+// cursor walks over a line, and keeps the texts that it read. Once bad it stays so: that means
+// "not sure".
 type cursor struct {
-	b   []byte
-	i   int
-	bad bool
+	b     []byte
+	i     int
+	bad   bool
+	texts []byte
 }
 
 // skip advances over the literal s, or stays. It is for what may be there, expect for what
@@ -169,38 +72,48 @@ func (c *cursor) skip(s string) bool {
 	return false
 }
 
-func (c *cursor) expect(s string) {
-	if !c.skip(s) {
-		c.bad = true
+func (c *cursor) expect(s string) { c.bad = !c.skip(s) || c.bad }
+
+// number reads the number behind a literal. One of more than 19 digits is left to the strict
+// path, which knows where uint64 ends.
+func (c *cursor) number(behind string, most uint64) (v uint64) {
+	c.expect(behind)
+	from := c.i
+	for c.i < len(c.b) && c.b[c.i]-'0' <= 9 {
+		v = v*10 + uint64(c.b[c.i]-'0')
+		c.i++
 	}
+
+	n := c.i - from
+	c.bad = c.bad || n == 0 || n > 19 || n > 1 && c.b[from] == '0' || v > most
+	return v
 }
 
-// plain reads the rest of a string value without escapes and its closing quote.
-func (c *cursor) plain() []byte {
-	end := bytes.IndexByte(c.b[c.i:], '"')
-	if end < 0 {
-		c.bad = true
-		return nil
+// text reads the rest of a string value and its closing quote. Quotes, backslashes and slashes
+// may be escaped: a communication's name is JSON itself. Any other escape, and what is not
+// UTF-8, is left to the strict path.
+func (c *cursor) text() []byte {
+	i, texts := c.i, c.texts
+	for i < len(c.b) && !c.bad {
+		x := c.b[i]
+		i++
+		switch {
+		case x == '"':
+			text := texts[len(c.texts):]
+			c.i, c.texts = i, texts
+			c.bad = !utf8.Valid(text)
+			return text
+		case x == '\\' && i < len(c.b):
+			x = c.b[i]
+			i++
+			c.bad = x != '"' && x != '\\' && x != '/'
+		case x < 0x20:
+			c.bad = true
+		}
+
+		texts = append(texts, x)
 	}
 
-	s := c.b[c.i : c.i+end]
-	c.i += end + 1
-	if controls(s) || bytes.IndexByte(s, '\\') >= 0 || !utf8.Valid(s) {
-		c.bad = true
-		return nil
-	}
-
-	return s
-}
-
-// escape reads the escape of a quote, a backslash or a slash; any other is left to the
-// strict path.
-func (c *cursor) escape() (byte, bool) {
-	if c.i+1 >= len(c.b) {
-		return 0, false
-	}
-
-	e := c.b[c.i+1]
-	c.i += 2
-	return e, e == '"' || e == '\\' || e == '/'
+	c.bad = true
+	return nil
 }

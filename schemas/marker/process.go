@@ -162,35 +162,46 @@ func (p *Process) unlink(r *Range) bool {
 	return true
 }
 
-// takeDevice joins a device line; false means it is none of this range's.
-func (r *Range) takeDevice(flag uint32, ts uint64, npu, stream uint32) bool {
-	if !r.OnDevice || ts != 0 && ts+slackNs < r.HostStart {
+// take joins an end on the host, or a device line; false means it is none of this range's.
+func (r *Range) take(m *Marker) bool {
+	ts := m.Timestamp
+	switch {
+	case m.Source == DeviceSide:
+		return r.OnDevice && (ts == 0 || ts+slackNs >= r.HostStart) && r.takeDevice(m)
+	case r.HostEnded() || m.Process != r.Process.PID || ts != 0 && ts < r.HostStart:
 		return false
 	}
 
-	switch flag {
+	r.he = ts
+	r.Have |= haveHostEnd
+	return true
+}
+
+// takeDevice is take for what the device stamped.
+func (r *Range) takeDevice(m *Marker) bool {
+	switch m.Flag {
 	case StartDevice:
 		if r.Have&haveDeviceStart != 0 {
 			return false
 		}
 
-		r.DeviceStart = ts
+		r.DeviceStart = m.Timestamp
 		r.Have |= haveDeviceStart
 	case EndDevice:
 		if r.Have&haveDeviceEnd != 0 {
 			return false
 		}
 
-		r.DeviceEnd = ts
+		r.DeviceEnd = m.Timestamp
 		r.Have |= haveDeviceEnd
 	case InstantDevice:
-		r.DeviceStart, r.DeviceEnd = ts, ts
+		r.DeviceStart, r.DeviceEnd = m.Timestamp, m.Timestamp
 		r.Have |= haveDeviceStart | haveDeviceEnd
 	default:
 		return false
 	}
 
-	r.NPU, r.Stream = npu, stream
+	r.NPU, r.Stream = m.Device, m.Stream
 	return true
 }
 

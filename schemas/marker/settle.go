@@ -58,8 +58,7 @@ func (p *Pairer) Drain(q *Process, last int64, fn func(*Range)) {
 	}
 
 	p.drop(len(q.Overdue))
-	q.Overdue = nil
-	clear(q.open)
+	q.Overdue, q.waiting, q.open = nil, nil, map[uint64]*Range{} // small again: see depart
 }
 
 // Forget says that a drained process has ended: a host line of its pid that is not
@@ -73,26 +72,25 @@ func (p *Pairer) Forget(q *Process) {
 
 // orphan is a line whose range's start was not seen.
 type orphan struct {
-	orphanKey
-	Timestamp uint64 `json:"ts"`
-	PID       uint32 `json:"pid"`              // host lines
-	Device    uint32 `json:"npu,omitempty"`    // device lines
-	Stream    uint32 `json:"stream,omitempty"` // device lines
+	Marker
 	Place
 }
 
-// orphanKey is what a start knows of the lines that it waits for: their Id, side and flag.
-// Which process wrote them, fits looks at.
+// orphanKey is what a start knows of the lines that it waits for. Which process wrote them,
+// Range.take looks at.
 type orphanKey struct {
-	ID     uint64 `json:"id"`
-	Source uint32 `json:"source"`
-	Flag   uint32 `json:"flag"`
+	id           uint64
+	source, flag uint32
 }
 
-// orphan keeps a line for a start that may still come.
+// keyOf returns the key of a line.
+func keyOf(m *Marker) orphanKey { return orphanKey{m.ID, m.Source, m.Flag} }
+
+// orphan keeps a line for a start that may still come. Its texts are the parser's.
 func (p *Pairer) orphan(m *Marker, at Place) {
-	k := orphanKey{ID: m.ID, Source: m.Source, Flag: m.Flag}
-	p.await(orphan{orphanKey: k, Timestamp: m.Timestamp, PID: m.Process, Device: m.Device, Stream: m.Stream, Place: at})
+	o := orphan{*m, at}
+	o.Marker.Name, o.Marker.Domain = nil, nil
+	p.await(o)
 }
 
 // await keeps an orphan. One with the same key takes the place of the older one, which is
@@ -104,16 +102,17 @@ func (p *Pairer) await(o orphan) {
 
 	if len(p.orphans) >= maxOrphans { // give up the oldest eighth
 		for _, old := range p.inOrder()[:maxOrphans/8] {
-			delete(p.orphans, old.orphanKey)
+			delete(p.orphans, keyOf(&old.Marker))
 			p.drop(1)
 		}
 	}
 
-	if _, ok := p.orphans[o.orphanKey]; ok {
+	k := keyOf(&o.Marker)
+	if _, ok := p.orphans[k]; ok {
 		p.drop(1)
 	}
 
-	p.orphans[o.orphanKey] = o
+	p.orphans[k] = o
 }
 
 // inOrder returns the orphans in the order of the lines.
@@ -131,35 +130,13 @@ func (p *Pairer) adopt(r *Range) {
 		{r.ID, HostSide, End}, {r.ID, HostSide, EndDevice},
 		{r.ID, DeviceSide, StartDevice}, {r.ID, DeviceSide, EndDevice}, {r.ID, DeviceSide, InstantDevice},
 	} {
-		o, ok := p.orphans[k]
-		if !ok || !r.fits(o) {
-			continue
+		if o, ok := p.orphans[k]; ok && r.take(&o.Marker) {
+			delete(p.orphans, k)
+			if o.Place.Before(r.First) {
+				r.First = o.Place
+			}
 		}
-
-		delete(p.orphans, k)
 	}
-}
-
-// fits joins an orphan to r when it can be r's.
-func (r *Range) fits(o orphan) bool {
-	if o.Source == DeviceSide {
-		if !r.takeDevice(o.Flag, o.Timestamp, o.Device, o.Stream) {
-			return false
-		}
-	} else {
-		if r.HostEnded() || o.PID != r.Process.PID || o.Timestamp != 0 && o.Timestamp < r.HostStart {
-			return false
-		}
-
-		r.he = o.Timestamp
-		r.Have |= haveHostEnd
-	}
-
-	if o.Place.Before(r.First) {
-		r.First = o.Place
-	}
-
-	return true
 }
 
 // Earliest returns the first of the lines that wait for their partners and of the

@@ -7,7 +7,7 @@ import "slices"
 // nothing may be settled, expired or drained.
 type State struct {
 	Processes []*Process `json:"processes,omitempty"` // that began last first
-	Gone      []departed `json:"gone,omitempty"`
+	Gone      []*Process `json:"gone,omitempty"`
 	Orphans   []orphan   `json:"orphans,omitempty"`
 	Index     uint32     `json:"index"`
 	Unmatched uint64     `json:"unmatched,omitempty"`
@@ -19,19 +19,13 @@ type State struct {
 // lasting name. It is valid until the Pairer is used again.
 func (p *Pairer) State(low Place, name func(segment uint32) string) State {
 	s := State{Processes: p.live, Gone: p.gone, Index: p.index, Unmatched: p.Unmatched, Clipped: p.Clipped}
-	begun := func(at *Place) {
-		if at.Before(low) {
-			*at = Place{}
+	for _, q := range slices.Concat(p.gone, p.live) {
+		if q.Begun.Before(low) {
+			q.Begun = Place{}
 		} else {
-			at.Name = name(at.Segment)
+			q.Begun.Name = name(q.Begun.Segment)
 		}
-	}
-	for i := range p.gone {
-		begun(&p.gone[i].Begun)
-	}
 
-	for _, q := range p.live {
-		begun(&q.Begun)
 		for _, r := range q.Overdue {
 			r.Name = name(r.Segment)
 		}
@@ -40,7 +34,7 @@ func (p *Pairer) State(low Place, name func(segment uint32) string) State {
 	s.Orphans = p.inOrder()
 	for i := range s.Orphans {
 		o := &s.Orphans[i]
-		o.Name = name(o.Segment)
+		o.Place.Name = name(o.Segment)
 	}
 
 	return s
@@ -56,11 +50,7 @@ func (p *Pairer) Restore(s State, segment func(name string) uint32) {
 	}
 	p.index, p.Unmatched, p.Clipped = s.Index, s.Unmatched, s.Clipped
 	p.gone, p.live, p.after = s.Gone, s.Processes, s.Orphans
-	for i := range p.gone {
-		find(&p.gone[i].Begun)
-	}
-
-	for _, q := range p.live {
+	for _, q := range slices.Concat(p.gone, p.live) {
 		find(&q.Begun)
 		q.open = make(map[uint64]*Range)
 		for _, r := range q.Overdue {

@@ -93,37 +93,20 @@ func optionalText(dst []byte, key, s string) []byte {
 }
 
 // AppendLine appends the identity as one line with its '\n'.
-func (m *Meta) AppendLine(dst []byte) []byte {
-	return appendControl(dst, struct {
-		Meta *Meta `json:"meta"`
-	}{m})
-}
+func (m *Meta) AppendLine(dst []byte) []byte { return appendControl(dst, LineMeta, m) }
 
 // AppendLine appends the loss as one line with its '\n'.
-func (l *Loss) AppendLine(dst []byte) []byte {
-	return appendControl(dst, struct {
-		Loss *Loss `json:"loss"`
-	}{l})
-}
+func (l *Loss) AppendLine(dst []byte) []byte { return appendControl(dst, LineLoss, l) }
 
 // AppendLine appends the switch as one line with its '\n'.
-func (s *Switch) AppendLine(dst []byte) []byte {
-	return appendControl(dst, struct {
-		Switch *Switch `json:"switch"`
-	}{s})
-}
+func (s *Switch) AppendLine(dst []byte) []byte { return appendControl(dst, LineSwitch, s) }
 
 // AppendLine appends the end as one line with its '\n'.
-func (e *End) AppendLine(dst []byte) []byte {
-	return appendControl(dst, struct {
-		End *End `json:"end"`
-	}{e})
-}
+func (e *End) AppendLine(dst []byte) []byte { return appendControl(dst, LineEnd, e) }
 
-// appendControl appends one of the four structs above: there are a few a
-// segment, so speed does not matter.
-func appendControl(dst []byte, v any) []byte {
-	b, err := json.Marshal(v)
+// appendControl appends a control line: there are a few a segment, so speed does not matter.
+func appendControl(dst []byte, t LineType, v any) []byte {
+	b, err := json.Marshal(map[string]any{t.String(): v})
 	if err != nil {
 		panic("BUG: control line is not JSON: " + err.Error()) // strings, integers and maps of them only
 	}

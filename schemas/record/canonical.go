@@ -7,40 +7,10 @@ import (
 	"slices"
 )
 
-// The canonical path reads a line as AppendLine writes it: keys in that order and
-// no white space. Every optional key costs one comparison of eight bytes, which a
-// stream of like lines makes predictable; numbers are read eight digits at a time.
-// Whatever differs is left to strict, at a hundredth of the speed.
-
-// The eight bytes from the comma on, as a little-endian word.
-const (
-	wordStep      = uint64(',') | '"'<<8 | 's'<<16 | 't'<<24 | 'e'<<32 | 'p'<<40 | '"'<<48 | ':'<<56
-	wordStart     = uint64(',') | '"'<<8 | 's'<<16 | 't'<<24 | 'a'<<32 | 'r'<<40 | 't'<<48 | '"'<<56
-	wordDur       = uint64(',') | '"'<<8 | 'd'<<16 | 'u'<<24 | 'r'<<32 | '"'<<40 | ':'<<48 // 7 bytes
-	wordSide      = uint64(',') | '"'<<8 | 's'<<16 | 'i'<<24 | 'd'<<32 | 'e'<<40 | '"'<<48 | ':'<<56
-	wordHostStart = uint64(',') | '"'<<8 | 'h'<<16 | 'o'<<24 | 's'<<32 | 't'<<40 | '_'<<48 | 's'<<56
-	wordHostDur   = uint64(',') | '"'<<8 | 'h'<<16 | 'o'<<24 | 's'<<32 | 't'<<40 | '_'<<48 | 'd'<<56
-	wordExposed   = uint64(',') | '"'<<8 | 'e'<<16 | 'x'<<24 | 'p'<<32 | 'o'<<40 | 's'<<48 | 'e'<<56
-	wordRing      = uint64(',') | '"'<<8 | 'r'<<16 | 'i'<<24 | 'n'<<32 | 'g'<<40 | '"'<<48 | ':'<<56
-	wordSeq       = uint64(',') | '"'<<8 | 's'<<16 | 'e'<<24 | 'q'<<32 | '"'<<40 | ':'<<48 // 7 bytes
-	wordThread    = uint64(',') | '"'<<8 | 't'<<16 | 'h'<<24 | 'r'<<32 | 'e'<<40 | 'a'<<48 | 'd'<<56
-	wordOp        = uint64(',') | '"'<<8 | 'o'<<16 | 'p'<<24 | '"'<<32 | ':'<<40 // 6 bytes
-	wordOpRaw     = uint64(',') | '"'<<8 | 'o'<<16 | 'p'<<24 | '_'<<32 | 'r'<<40 | 'a'<<48 | 'w'<<56
-	wordGroup     = uint64(',') | '"'<<8 | 'g'<<16 | 'r'<<24 | 'o'<<32 | 'u'<<40 | 'p'<<48 | '"'<<56
-	wordPeer      = uint64(',') | '"'<<8 | 'p'<<16 | 'e'<<24 | 'e'<<32 | 'r'<<40 | '"'<<48 | ':'<<56
-	wordCount     = uint64(',') | '"'<<8 | 'c'<<16 | 'o'<<24 | 'u'<<32 | 'n'<<40 | 't'<<48 | '"'<<56
-	wordDtype     = uint64(',') | '"'<<8 | 'd'<<16 | 't'<<24 | 'y'<<32 | 'p'<<40 | 'e'<<48 | '"'<<56
-	wordBytes     = uint64(',') | '"'<<8 | 'b'<<16 | 'y'<<24 | 't'<<32 | 'e'<<40 | 's'<<48 | '"'<<56
-	wordTokens    = uint64(',') | '"'<<8 | 't'<<16 | 'o'<<24 | 'k'<<32 | 'e'<<40 | 'n'<<48 | 's'<<56
-	wordPath      = uint64(',') | '"'<<8 | 'p'<<16 | 'a'<<24 | 't'<<32 | 'h'<<40 | '"'<<48 | ':'<<56
-	wordOpen      = uint64(',') | '"'<<8 | 'o'<<16 | 'p'<<24 | 'e'<<32 | 'n'<<40 | '"'<<48 | ':'<<56
-
-	mask7 = uint64(1)<<56 - 1
-	mask6 = uint64(1)<<48 - 1
-
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
-)
+// The canonical path reads a line as AppendLine writes it: without white space, escapes in keys
+// and nulls. A key is told by the six bytes from its comma on, then read to its colon, which a
+// stream of like lines makes predictable; numbers are read eight digits at a time. Whatever
+// differs is left to strict, at a hundredth of the speed.
 
 // quoted reads a string value with escapes or text beyond ASCII, whose opening quote is
 // at i, and returns the index after its closing quote, 0 for not sure.
@@ -122,152 +92,84 @@ func has(b []byte, i int, s string) bool {
 // canonical reads the record in b, which begins with {"kind":" and has no '\n'. False
 // means not sure; the record is then undefined.
 //
-// Each key that is there moves i behind its value, and w is the word there. Where a value is
-// not sure i becomes 0 and stays so: the word at 0 is no key's, and the line does not end there.
+// Each key moves i behind its value. Where a value is not sure i becomes 0: no key stands there,
+// and the line does not end there.
 func (p *Parser) canonical(b []byte) bool {
 	p.reset()
 	r := &p.Record
 	i := p.kindWord(b, r)
-	w := load(b, i)
-	if w == wordStep {
-		r.Step, i = signed(b, i+8)
-		w = load(b, i)
-	}
+	for i+6 < len(b) && b[i] == ',' {
+		switch string(b[i : i+6]) {
+		case `,"step`:
+			r.Step, i = signed(b, past(b, i+6, `":`))
+		case `,"star`:
+			at := past(b, i+6, `t":`)
+			if u := nineteen(b, at); u != 0 && u <= math.MaxInt64 {
+				r.Start, i = int64(u), at+19
+			} else {
+				r.Start, i = signed(b, at)
+			}
+		case `,"dur"`:
+			r.Dur, i = signed(b, past(b, i+6, `:`))
+		case `,"side`:
+			r.Side, i = Device, past(b, i+6, `":"device"`)
+		case `,"host`:
+			if at := past(b, i+6, `_start":`); at > 0 {
+				r.HostStart, i = signed(b, at)
+			} else {
+				r.HostDur, i = signed(b, past(b, i+6, `_dur":`))
+			}
+		case `,"expo`:
+			r.Exposed, i = signed(b, past(b, i+6, `sed":`))
+		case `,"ring`:
+			var ring uint64
+			if ring, i = digits(b, past(b, i+6, `":`)); ring > math.MaxUint32 {
+				return false
+			}
 
-	if w != wordStart || !has(b, i+8, ":") {
-		return false
-	}
+			r.Ring = uint32(ring)
+		case `,"seq"`:
+			r.Seq, i = digits(b, past(b, i+6, `:`))
+		case `,"thre`:
+			r.Thread, i = digits(b, past(b, i+6, `ad":`))
+		case `,"op":`:
+			r.Op, i = p.word(b, i+6)
+		case `,"op_r`:
+			r.OpRaw, i = p.word(b, past(b, i+6, `aw":`))
+		case `,"grou`:
+			r.Group, i = p.word(b, past(b, i+6, `p":`))
+		case `,"peer`:
+			var peer int64
+			if peer, i = signed(b, past(b, i+6, `":`)); int64(int32(peer)) != peer {
+				return false
+			}
 
-	i += 9
-	if u := nineteen(b, i); u != 0 && u <= math.MaxInt64 {
-		r.Start = int64(u)
-		i += 19
-	} else {
-		r.Start, i = signed(b, i)
-	}
-
-	if load(b, i)&mask7 != wordDur {
-		return false
-	}
-
-	r.Dur, i = signed(b, i+7)
-	w = load(b, i)
-	if w == wordSide || w == wordHostStart || w == wordHostDur || w == wordExposed {
-		i, w = device(b, i, w, r)
-	}
-
-	if w == wordRing {
-		var ring uint64
-		if ring, i = digits(b, i+8); ring > math.MaxUint32 {
+			r.Peer = int32(peer)
+		case `,"coun`:
+			r.Count, i = signed(b, past(b, i+6, `t":`))
+		case `,"dtyp`:
+			r.Dtype, i = p.word(b, past(b, i+6, `e":`))
+		case `,"byte`:
+			r.Bytes, i = signed(b, past(b, i+6, `s":`))
+		case `,"toke`:
+			r.Tokens, i = signed(b, past(b, i+6, `ns":`))
+		case `,"path`:
+			r.Path, i = p.word(b, past(b, i+6, `":`))
+		case `,"open`:
+			r.Open, i = true, past(b, i+6, `":true`)
+		default:
 			return false
 		}
-
-		r.Ring = uint32(ring)
-		w = load(b, i)
 	}
 
-	if w&mask7 == wordSeq {
-		r.Seq, i = digits(b, i+7)
-		w = load(b, i)
-	}
-
-	if w == wordThread && has(b, i+8, `":`) {
-		r.Thread, i = digits(b, i+10)
-		w = load(b, i)
-	}
-
-	return w&0xFF == '}' && i+1 == len(b) || p.payload(b, i, w, r)
+	return i+1 == len(b) && b[i] == '}' && r.Start != missing && r.Dur != missing
 }
 
-// device reads side, host_start, host_dur and exposed; w is the word at i.
-func device(b []byte, i int, w uint64, r *Record) (end int, next uint64) {
-	if w == wordSide {
-		switch {
-		case has(b, i+8, `"device"`):
-			r.Side = Device
-			i += 16
-		case has(b, i+8, `"host"`):
-			i += 14
-		}
-
-		w = load(b, i)
+// past returns the index behind s, where that stands in b at i, else 0.
+func past(b []byte, i int, s string) int {
+	if has(b, i, s) {
+		return i + len(s)
 	}
 
-	if w == wordHostStart && has(b, i+8, `tart":`) {
-		r.HostStart, i = signed(b, i+14)
-		w = load(b, i)
-	}
-
-	if w == wordHostDur && has(b, i+8, `ur":`) {
-		r.HostDur, i = signed(b, i+12)
-		w = load(b, i)
-	}
-
-	if w == wordExposed && has(b, i+8, `d":`) {
-		r.Exposed, i = signed(b, i+11)
-		w = load(b, i)
-	}
-
-	return i, w
-}
-
-// payload reads the keys from op to the end of the line; w is the word at i.
-func (p *Parser) payload(b []byte, i int, w uint64, r *Record) bool {
-	if w&mask6 == wordOp {
-		r.Op, i = p.word(b, i+6)
-		w = load(b, i)
-	}
-
-	if w == wordOpRaw && has(b, i+8, `":`) {
-		r.OpRaw, i = p.word(b, i+10)
-		w = load(b, i)
-	}
-
-	if w == wordGroup && has(b, i+8, ":") {
-		r.Group, i = p.word(b, i+9)
-		w = load(b, i)
-	}
-
-	if w == wordPeer {
-		var peer int64
-		if peer, i = signed(b, i+8); int64(int32(peer)) != peer {
-			return false
-		}
-
-		r.Peer = int32(peer)
-		w = load(b, i)
-	}
-
-	if w == wordCount && has(b, i+8, ":") {
-		r.Count, i = signed(b, i+9)
-		w = load(b, i)
-	}
-
-	if w == wordDtype && has(b, i+8, ":") {
-		r.Dtype, i = p.word(b, i+9)
-		w = load(b, i)
-	}
-
-	if w == wordBytes && has(b, i+8, ":") {
-		r.Bytes, i = signed(b, i+9)
-		w = load(b, i)
-	}
-
-	if w == wordTokens && has(b, i+8, `":`) {
-		r.Tokens, i = signed(b, i+10)
-		w = load(b, i)
-	}
-
-	if w == wordPath {
-		r.Path, i = p.word(b, i+8)
-		w = load(b, i)
-	}
-
-	if w == wordOpen && has(b, i+8, "true") {
-		r.Open = true
-		i += 12
-		w = load(b, i)
-	}
-
-	return w&0xFF == '}' && i+1 == len(b)
+	return 0
 }

@@ -91,6 +91,11 @@ func nineteen(b []byte, i int) uint64 {
 	return eight(x)*100_000_000_000 + eight(y)*1000 + eight(z>>40<<40)
 }
 
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
 var powers = [8]uint64{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000}
 
 // eight returns the value of eight decimal digits, the first in the lowest byte: pairs are

@@ -2,7 +2,6 @@ package record
 
 import (
 	"errors"
-	"fmt"
 	"math"
 )
 
@@ -67,22 +66,13 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 	switch {
 	case has(line, 0, `{"kind":"`):
 		if p.canonical(line) {
-			return LineRecord, p.check()
+			return LineRecord, nil
 		}
 	case has(line, 0, `{"Kind":`):
 		return LineTaskD, nil
 	}
 
 	return p.strict(line)
-}
-
-// check holds the two rules that go beyond types.
-func (p *Parser) check() error {
-	if p.Record.Start == missing || p.Record.Dur == missing {
-		return fmt.Errorf("parse record: %w", errMissing)
-	}
-
-	return nil
 }
 
 // reset makes the record what a line without any key would say. Name stays

@@ -103,7 +103,11 @@ func (p *Parser) strictRecord(line []byte) error {
 		return fmt.Errorf("parse record: side %q: want host or device", side)
 	}
 
-	return p.check()
+	if r.Start == missing || r.Dur == missing {
+		return fmt.Errorf("parse record: %w", errMissing)
+	}
+
+	return nil
 }
 
 // Object is where the values of a JSON object go, by key: pointers. Keys are matched

@@ -40,31 +40,34 @@ func Dim(word string) string {
 }
 
 // Load reads and validates a topology file.
-func Load(path string) (*File, error) {
-	b, err := readFile(path, maxFile)
+func Load(path string) (*File, error) { return load("topology", path, maxFile, parse) }
+
+// load reads a file of at most so many bytes by parse. Errors say what it is, and name it.
+func load[T any](what, path string, most int64, parse func([]byte) (T, error)) (v T, err error) {
+	b, err := readFile(path, most)
 	if err != nil {
-		return nil, fmt.Errorf("read topology: %w", err)
+		return v, fmt.Errorf("read %s: %w", what, err)
 	}
 
-	return parse(path, b)
+	if v, err = parse(b); err != nil {
+		err = fmt.Errorf("%s %s: %w", what, path, err)
+	}
+
+	return v, err
 }
 
-// parse is Load for the content of a file; name stands in errors.
-func parse(name string, b []byte) (*File, error) {
+// parse is Load for the content of a file.
+func parse(b []byte) (*File, error) {
 	if err := checkKeys(b); err != nil {
-		return nil, fmt.Errorf("topology %s: %w", name, err)
+		return nil, err
 	}
 
-	var f File
-	if err := json.Unmarshal(b, &f); err != nil {
-		return nil, fmt.Errorf("topology %s: %w", name, describe(b, err))
+	f := &File{}
+	if err := json.Unmarshal(b, f); err != nil {
+		return nil, describe(b, err)
 	}
 
-	if err := f.validate(); err != nil {
-		return nil, fmt.Errorf("topology %s: %w", name, err)
-	}
-
-	return &f, nil
+	return f, f.validate()
 }
 
 // validate checks f and brings it into one form: dimensions in lower case ("exp"

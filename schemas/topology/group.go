@@ -32,41 +32,35 @@ type taskdGroup struct {
 // ParallelGroup reads a parallel_group.json: the groups that one rank is in,
 // sorted by communicator name.
 func ParallelGroup(path string) ([]record.Group, error) {
-	b, err := readFile(path, maxGroupFile)
-	if err != nil {
-		return nil, fmt.Errorf("read parallel groups: %w", err)
-	}
-
-	return parseParallelGroup(path, b)
+	return load("parallel groups", path, maxGroupFile, parseParallelGroup)
 }
 
-// parseParallelGroup is ParallelGroup for the content of a file; name stands in
-// errors.
-func parseParallelGroup(name string, b []byte) ([]record.Group, error) {
+// parseParallelGroup is ParallelGroup for the content of a file.
+func parseParallelGroup(b []byte) ([]record.Group, error) {
 	var all map[string]taskdGroup
 	if err := json.Unmarshal(b, &all); err != nil {
-		return nil, fmt.Errorf("parallel groups %s: %w", name, describe(b, err))
+		return nil, describe(b, err)
 	}
 
 	if len(all) > maxGroups {
-		return nil, fmt.Errorf("parallel groups %s: %d groups of one rank, want %d at most", name, len(all), maxGroups)
+		return nil, fmt.Errorf("%d groups of one rank, want %d at most", len(all), maxGroups)
 	}
 
 	groups := make([]record.Group, 0, len(all))
 	for comm, g := range all {
 		if comm == "" || g.Name == "" || len(g.Ranks) == 0 {
-			return nil, fmt.Errorf("parallel groups %s: %q: want group_name and global_ranks; write the file again with dump_group_info", name, comm)
+			return nil, fmt.Errorf("%q: want group_name and global_ranks; write the file again with dump_group_info", comm)
 		}
 
 		sorted := slices.Sorted(slices.Values(g.Ranks))
 		for i, r := range sorted {
 			if r < 0 || r >= maxWorld || i > 0 && r == sorted[i-1] {
-				return nil, fmt.Errorf("parallel groups %s: %q.global_ranks: rank %d is out of bounds or listed twice", name, comm, r)
+				return nil, fmt.Errorf("%q.global_ranks: rank %d is out of bounds or listed twice", comm, r)
 			}
 		}
 
 		if g.Rank < 0 || g.Rank >= len(g.Ranks) {
-			return nil, fmt.Errorf("parallel groups %s: %q.group_rank: %d is no position in a group of %d", name, comm, g.Rank, len(g.Ranks))
+			return nil, fmt.Errorf("%q.group_rank: %d is no position in a group of %d", comm, g.Rank, len(g.Ranks))
 		}
 
 		groups = append(groups, record.Group{Dim: Dim(g.Name), Name: comm, Index: g.Rank, Size: len(g.Ranks), Ranks: g.Ranks})

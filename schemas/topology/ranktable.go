@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,16 +31,11 @@ func (s *rankServer) node() string { return cmp.Or(s.Name, s.Host, s.ID, s.IP, s
 // readRankTable reads an hccl.json: which rank runs on which server. A server is named
 // by its host name where the table has it, else by its id, address or serial number.
 func readRankTable(path string) (*File, error) {
-	b, err := readFile(path, maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("read rank table: %w", err)
-	}
-
-	return parseRankTable(path, b)
+	return load("rank table", path, maxFile, parseRankTable)
 }
 
-// parseRankTable is readRankTable for the content of a file; name stands in errors.
-func parseRankTable(name string, b []byte) (*File, error) {
+// parseRankTable is readRankTable for the content of a file.
+func parseRankTable(b []byte) (*File, error) {
 	// A table has one of two forms: server_list (version 1.0 and later) or group_list (before).
 	var t struct {
 		Status  string       `json:"status"`
@@ -52,11 +48,11 @@ func parseRankTable(name string, b []byte) (*File, error) {
 		} `json:"group_list"`
 	}
 	if err := json.Unmarshal(b, &t); err != nil {
-		return nil, fmt.Errorf("rank table %s: %w", name, describe(b, err))
+		return nil, describe(b, err)
 	}
 
 	if t.Status != "" && t.Status != "completed" {
-		return nil, fmt.Errorf("rank table %s: status is %q; it is usable once that is completed", name, t.Status)
+		return nil, fmt.Errorf("status is %q; it is usable once that is completed", t.Status)
 	}
 
 	f := &File{Nodes: map[string][]int{}}
@@ -79,22 +75,18 @@ func parseRankTable(name string, b []byte) (*File, error) {
 	}
 
 	if wrong != nil {
-		return nil, fmt.Errorf("rank table %s: %w", name, wrong)
+		return nil, wrong
 	}
 
 	if ranks, ok := f.Nodes[""]; ok {
-		return nil, fmt.Errorf("rank table %s: the server of rank %d has no name in host_name, server_id, host_ip or server_sn", name, ranks[0])
+		return nil, fmt.Errorf("the server of rank %d has no name in host_name, server_id, host_ip or server_sn", ranks[0])
 	}
 
 	if len(f.Nodes) == 0 {
-		return nil, fmt.Errorf("rank table %s: neither server_list nor group_list names a rank", name)
+		return nil, errors.New("neither server_list nor group_list names a rank")
 	}
 
-	if err := f.validate(); err != nil {
-		return nil, fmt.Errorf("rank table %s: %w", name, err)
-	}
-
-	return f, nil
+	return f, f.validate()
 }
 
 // rankNumber reads a rank_id, which tables of most versions write as a string; a missing

@@ -15,7 +15,7 @@ import (
 const good = `{"world_size":64,"nodes":{"node-0":[0,1,2,3]},"groups":[{"name":"dp-stage0","dim":"dp","ranks":[0,4,8,12]},{"name":"pp-0","dim":"EXP","ranks":[3,1,2]}]}`
 
 func TestParse(t *testing.T) {
-	f, err := parse("topology.json", []byte(good))
+	f, err := parse([]byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(d)
 	}
 
-	f, err = parse("x", []byte(`{"nodes":{"a":[5]},"groups":[{"name":"g","dim":"embd","ranks":[0,7]}],"made_by":"hand"}`))
+	f, err = parse([]byte(`{"nodes":{"a":[5]},"groups":[{"name":"g","dim":"embd","ranks":[0,7]}],"made_by":"hand"}`))
 	if err != nil || f.WorldSize != 8 {
 		t.Fatalf("world_size=%d err=%v, want 8 from the largest rank, and another tool's key ignored", f.WorldSize, err)
 	}
@@ -55,8 +55,10 @@ func TestParse_ErrorsNameFileKeyAndWhatToDo(t *testing.T) {
 		`{"groups":[{"name":"a","dim":"dp","ranks":[1.5]}]}`:                                   "groups.ranks",
 		`{"groups":[{"name":"a","dim":"dp","ranks":[1]},{"name":"a","dim":"tp","ranks":[1]}]}`: "groups[1] (a).name: groups[0] has the same name",
 	} {
-		_, err := parse("/etc/topo.json", []byte(text))
-		if err == nil || !strings.Contains(err.Error(), "/etc/topo.json") || !strings.Contains(err.Error(), want) {
+		path := filepath.Join(t.TempDir(), FileName)
+		write(t, path, text)
+		_, err := Load(path)
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant the file and %q", text, err, want)
 		}
 	}
@@ -107,7 +109,7 @@ const groups0 = `{"10.20.0.1%eth0_60000": {"group_name": "dp", "group_rank": 0, 
  "w": {"group_name": "default_group", "group_rank": 0, "global_ranks": [0,1,2,3,4,5,6,7]}}`
 
 func TestParallelGroup(t *testing.T) {
-	got, err := parseParallelGroup("parallel_group.json", []byte(groups0))
+	got, err := parseParallelGroup([]byte(groups0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +132,9 @@ func TestParallelGroup(t *testing.T) {
 		`[]`, `{"a":{}}`, `{"a":{"group_name":"dp","group_rank":5,"global_ranks":[0]}}`, `{"a":{"group_name":"dp","global_ranks":[-1]}}`,
 		`{"a":{"group_name":"dp","global_ranks":[1,1]}}`, `{"a":{"group_name":"dp","global_ranks":[99999999]}}`, `{"a":`,
 	} {
-		if _, err := parseParallelGroup("/x/parallel_group.json", []byte(text)); err == nil || !strings.Contains(err.Error(), "/x/parallel_group.json") {
+		path := filepath.Join(t.TempDir(), ParallelGroupFile)
+		write(t, path, text)
+		if _, err := ParallelGroup(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -157,7 +161,7 @@ func TestRankTable(t *testing.T) {
 		"group_list": `{"status":"completed","group_count":"1","group_list":[{"instance_list":[
 			{"rank_id":"0","server_id":"10.0.0.1"},{"rank_id":"1","server_id":"10.0.0.1"},{"rank_id":"2","server_id":"10.0.0.2"},{"rank_id":"3","server_id":"10.0.0.2"}]}]}`,
 	} {
-		f, err := parseRankTable("hccl.json", []byte(text))
+		f, err := parseRankTable([]byte(text))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -173,7 +177,7 @@ func TestRankTable(t *testing.T) {
 		"host_name": `{"server_list":[{"server_id":"a","host_ip":"b","server_sn":"c","host_name":"10.0.0.1","device":[{"rank_id":"0"}]}]}`,
 		"instance":  `{"group_list":[{"instance_list":[{"rank_id":"0","host_ip":"10.0.0.1"}]}]}`,
 	} {
-		f, err := parseRankTable("hccl.json", []byte(text))
+		f, err := parseRankTable([]byte(text))
 		if err != nil || f.NodeOf(0) != "10.0.0.1" {
 			t.Errorf("%s: %v, %v", name, f, err)
 		}
@@ -186,7 +190,9 @@ func TestRankTable(t *testing.T) {
 		`{"server_list":[{"server_id":"a","device":[{"rank_id":"x"}]}]}`:   "no rank number",
 		`{"server_list":[{"server_id":"a","device":[{"rank_id":"1"}]},{"server_id":"b","device":[{"rank_id":"1"}]}]}`: "also in nodes.a",
 	} {
-		if _, err := parseRankTable("/x/hccl.json", []byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/x/hccl.json") {
+		path := filepath.Join(t.TempDir(), RankTableFile)
+		write(t, path, text)
+		if _, err := readRankTable(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -275,22 +281,22 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte(groups0))
 	f.Add([]byte(`{"server_list":[{"server_id":"a","device":[{"rank_id":"1"}]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if topo, err := parse("t", b); err == nil {
+		if topo, err := parse(b); err == nil {
 			again, err := json.Marshal(topo)
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			if _, err := parse("t", again); err != nil {
+			if _, err := parse(again); err != nil {
 				t.Fatalf("%s accepted, %s not: %v", b, again, err)
 			}
 		}
 
-		if groups, err := parseParallelGroup("p", b); err == nil {
+		if groups, err := parseParallelGroup(b); err == nil {
 			FromGroups(groups)
 		}
 
-		if table, err := parseRankTable("h", b); err == nil {
+		if table, err := parseRankTable(b); err == nil {
 			Merge(table, nil)
 		}
 	})

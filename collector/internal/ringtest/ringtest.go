@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -194,19 +195,11 @@ func Program(ctx context.Context, dir, src, out string, extra ...string) error {
 	return nil
 }
 
-// source returns the path of a part of the driver's source: below the folder with go.mod,
-// because a test runs in its own package's folder.
+// source returns the path of a part of the driver's source. A test runs in its own package's
+// folder, so it is beside the file that this is compiled from.
 func source(name string) string {
-	root, err := os.Getwd()
-	for err == nil && root != "/" {
-		if _, e := os.Stat(filepath.Join(root, "go.mod")); e == nil {
-			break
-		}
-
-		root = filepath.Dir(root)
-	}
-
-	return filepath.Join(root, "collector", "native", "testdata", name)
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "../../native/testdata", name)
 }
 
 // Kills returns how often a kill test kills: LAGGARD_KILLS, else short.
