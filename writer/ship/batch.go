@@ -2,7 +2,6 @@ package ship
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"unsafe"
@@ -91,7 +90,7 @@ func without[T any](rows []T, stored []bool) []T {
 func (b *Batch) rowJSON(i int) []byte {
 	object := map[string]any{}
 	for _, c := range LayoutOf(b.Table).Columns {
-		object[c.Name] = reflect.ValueOf(b.Gather(c, i, i+1)).Index(0).Interface()
+		object[c.Name] = b.Value(c, i)
 	}
 
 	return marshal(object)
