@@ -62,12 +62,10 @@ type Options struct {
 // Stats counts what a Loop did.
 type Stats struct {
 	Looks    int64 // at the whole tree
-	Passes   int64 // that deleted something
 	Segments int64 // deleted
 	Shipped  int64 // of them shipped
 	Bytes    int64 // freed
 	Records  int64 // lost with segments that were not shipped
-	Errors   int64
 	Tree     int64 // bytes of the tree after the last look
 	Over     int64 // bytes that it is over the cap with nothing left to delete
 }
@@ -187,7 +185,6 @@ func (l *Loop) Look(ctx context.Context) error {
 	l.count(func(s *Stats) { s.Looks++ })
 	t, err := l.scan()
 	if t == nil {
-		l.count(func(s *Stats) { s.Errors++ })
 		return err
 	}
 
@@ -206,9 +203,7 @@ func (l *Loop) Look(ctx context.Context) error {
 		}
 	}
 
-	if err := errors.Join(errs...); err != nil {
-		l.count(func(s *Stats) { s.Errors++ })
-	} else {
+	if errors.Join(errs...) == nil {
 		l.most = max(1, t.bytes()+t.room)
 	}
 
@@ -274,7 +269,6 @@ func (l *Loop) pass(ctx context.Context, t *tree, pass []int) error {
 
 	if sum.Segments > 0 {
 		l.count(func(s *Stats) {
-			s.Passes++
 			s.Segments += sum.Segments
 			s.Shipped += sum.Shipped
 			s.Bytes += sum.Bytes

@@ -30,7 +30,6 @@ type Counts struct {
 	Clipped   uint64
 	Shortened uint64 // groups of identity lines that were kept without their members: see maxMembers
 	Ungrouped uint64 // steps of TaskD's lines whose communicators nothing had named yet: their Communication is in no dimension
-	Open      uint64 // records of ranges that never ended
 	Unmatched uint64 // TaskD lines that found no partner
 	Duplicate uint64 // lines with a ring and sequence number that was read before
 	Unknown   uint64 // lines of no known type

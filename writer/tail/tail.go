@@ -61,7 +61,7 @@ type Tree struct {
 	streams map[string]*Stream // by path
 	open    []*Stream          // those with an open reader, least recently used first
 
-	lines, bytes, segments atomic.Uint64 // read so far
+	lines, bytes atomic.Uint64 // read so far
 }
 
 // New returns a tree; Scan looks what is there.
@@ -118,11 +118,8 @@ func (t *Tree) Close() {
 	}
 }
 
-// Counts returns how many lines and bytes, and how many segments to their ends, were read since
-// the tree was made.
-func (t *Tree) Counts() (lines, bytes, segments uint64) {
-	return t.lines.Load(), t.bytes.Load(), t.segments.Load()
-}
+// Counts returns how many lines and bytes were read since the tree was made.
+func (t *Tree) Counts() (lines, bytes uint64) { return t.lines.Load(), t.bytes.Load() }
 
 // acquire makes s the most recently used of the open streams, and closes another
 // one's file when there are too many.
