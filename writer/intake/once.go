@@ -70,7 +70,7 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 
 	e := newEngine(root, shipper, o)
 	e.part = part
-	e.whole = ship.WholeRows(sink, o.Ship)
+	e.whole = ship.WholeRows(o.Ship)
 	if err = e.once(ctx, memory, r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}

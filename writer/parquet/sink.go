@@ -32,8 +32,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// rowGroup is the number of rows of a row group: readers skip by it.
-const rowGroup = 1 << 17
+// rowGroup is the number of rows of a row group, by which readers skip: a batch is one.
+const rowGroup = ship.DefaultBatchRows
 
 // Sink is a directory of Parquet files. Its methods are called by one goroutine.
 type Sink struct {
@@ -72,9 +72,6 @@ func Open(dir string) (*Sink, error) {
 
 	return &Sink{dir: filepath.Clean(dir), folders: map[string]*folder{}, made: map[string]bool{}}, nil
 }
-
-// BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.
-func (s *Sink) BatchRows() int { return rowGroup }
 
 // Name is the store as it is written on the command line.
 func (s *Sink) Name() string {

@@ -20,9 +20,9 @@ const (
 	// DefaultMemory bounds the rows that are put and not yet acknowledged.
 	DefaultMemory = 64 << 20
 	// DefaultBatchRows is large enough that a part (some sixty files) costs the server
-	// little beside its rows, and small enough that a retry is cheap. Memory is
-	// usually what cuts first.
-	DefaultBatchRows = 256 << 10
+	// little beside its rows, and small enough that a retry is cheap. It is a row group of a
+	// Parquet file. Memory is usually what cuts first.
+	DefaultBatchRows = 128 << 10
 	// defaultFlush is the longest time a row waits for others.
 	defaultFlush = time.Second
 	// defaultCopies: a fetch takes milliseconds, and a replica that is started again is back
@@ -66,7 +66,7 @@ func (o Options) withDefaults() Options {
 	}
 
 	if o.BatchRows <= 0 || o.BatchRows > maxBlockRows {
-		o.BatchRows = min(DefaultBatchRows, maxBlockRows)
+		o.BatchRows = DefaultBatchRows
 	}
 
 	if o.BatchBytes <= 0 {
@@ -136,7 +136,7 @@ type part struct {
 
 // New returns a shipper into sink. Run starts it.
 func New(sink Sink, o Options) (*Shipper, error) {
-	o = o.sized(sink).withDefaults()
+	o = o.withDefaults()
 	dead, err := openDeadLetters(o.DeadLetters)
 	if err != nil {
 		return nil, err
@@ -151,15 +151,6 @@ func New(sink Sink, o Options) (*Shipper, error) {
 
 	s.phase = time.Duration(o.Jitter() * float64(o.Flush))
 	return s, nil
-}
-
-// sized fills in the sink's own size of a batch.
-func (o Options) sized(sink Sink) Options {
-	if b, ok := sink.(interface{ BatchRows() int }); ok && o.BatchRows == 0 {
-		o.BatchRows = b.BatchRows()
-	}
-
-	return o
 }
 
 // Put hands rows of a stream over, in the stream's order; rows belong to the
