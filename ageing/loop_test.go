@@ -310,6 +310,14 @@ func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
 	if got := g.left(); !slices.Equal(got, []string{"j1/0/101"}) || len(g.ledger) != 0 {
 		t.Errorf("left %v, ledger %v", got, g.ledger)
 	}
+
+	// The rank is ours from a later look on.
+	g.write("j1/1/100", 100, 0)
+	g.write("j1/1/101", 100, 0)
+	must(t, l.Look(t.Context()))
+	if got := g.left(); !slices.Equal(got, []string{"j1/0/101", "j1/1/101"}) || len(g.ledger) != 0 {
+		t.Errorf("left %v, ledger %v", got, g.ledger)
+	}
 }
 
 func TestLook_DefaultLiveness(t *testing.T) {
