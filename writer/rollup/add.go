@@ -27,7 +27,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 	}
 
 	if r.Ring != 0 && s.repeated(inc, r, end) {
-		s.count(&s.counts.Duplicate)
+		s.counts.Duplicate++
 		return
 	}
 
@@ -101,10 +101,7 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 
 // hold keeps a complete range until its step closes; false means that its step is closed already.
 func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
-	if !s.replay {
-		s.counts.kind(r.Kind, r.Name).Emitted++
-	}
-
+	s.counts.kind(r.Kind, r.Name).Emitted++
 	if begin < inc.Floor {
 		if !s.replay {
 			s.addLate(inc, r, begin, at)
