@@ -32,8 +32,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// rowGroup is the number of rows of a row group, by which readers skip: a batch is one.
-const rowGroup = ship.DefaultBatchRows
+// rowGroup is the number of rows of a row group: readers skip by it.
+const rowGroup = 1 << 17
 
 // Sink is a directory of Parquet files. Its methods are called by one goroutine.
 type Sink struct {

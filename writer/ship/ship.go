@@ -20,9 +20,9 @@ const (
 	// DefaultMemory bounds the rows that are put and not yet acknowledged.
 	DefaultMemory = 64 << 20
 	// DefaultBatchRows is large enough that a part (some sixty files) costs the server
-	// little beside its rows, and small enough that a retry is cheap. It is a row group of a
-	// Parquet file. Memory is usually what cuts first.
-	DefaultBatchRows = 128 << 10
+	// little beside its rows, and small enough that a retry is cheap. Memory is
+	// usually what cuts first.
+	DefaultBatchRows = 256 << 10
 	// defaultFlush is the longest time a row waits for others.
 	defaultFlush = time.Second
 	// defaultCopies: a fetch takes milliseconds, and a replica that is started again is back
