@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"os"
 	"runtime/debug"
 
@@ -48,11 +49,7 @@ func limitMemory(memory int64, ranks int) (restore func()) {
 // what the ranks have open, and bundles that wait for their next use; and there is garbage. It
 // returns the ceiling.
 func shareMemory(o *ship.Options, otherwise int64) (memory int64) {
-	if o.Memory <= 0 {
-		o.Memory = otherwise
-	}
-
-	memory = o.Memory
-	o.Memory /= 4
+	memory = cmp.Or(max(o.Memory, 0), otherwise)
+	o.Memory = memory / 4
 	return memory
 }

@@ -17,6 +17,7 @@
 package tail
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,13 +67,8 @@ type Tree struct {
 
 // New returns a tree; Scan looks what is there.
 func New(root string, o Options) *Tree {
-	if o.Files <= 0 {
-		o.Files = DefaultFiles
-	}
-
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Files = cmp.Or(max(o.Files, 0), DefaultFiles)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	return &Tree{root: root, o: o, streams: map[string]*Stream{}}
 }
