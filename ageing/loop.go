@@ -54,20 +54,18 @@ type Options struct {
 	// called before the unlink; an error keeps the segment and ends the pass.
 	Account func([]row.Ledger) error
 	// Accounted tells that the ledger already holds the loss of a segment: a
-	// process died between Account and unlink. Such a segment goes at the first
-	// look, and must not be shipped either. nil: none.
+	// process died between Account and unlink. Such a segment goes at once,
+	// and must not be shipped either. nil: none.
 	Accounted func(segment.RankDir, segment.Info) bool
 }
 
 // Stats counts what a Loop did.
 type Stats struct {
 	Looks    int64 // at the whole tree
-	Passes   int64 // that deleted something
 	Segments int64 // deleted
 	Shipped  int64 // of them shipped
 	Bytes    int64 // freed
 	Records  int64 // lost with segments that were not shipped
-	Errors   int64
 	Tree     int64 // bytes of the tree after the last look
 	Over     int64 // bytes that it is over the cap with nothing left to delete
 }
@@ -81,7 +79,6 @@ type Loop struct {
 	accounted map[string]bool // paths in the ledger whose unlink failed
 	most      int64           // bytes that the tree and the room in it can have come to; 0 not known
 	unread    map[string]int  // paths that could not be read to count them → how often
-	looked    bool            // the first look is done
 	said      string          // the last trouble that was logged, "" when it is over
 	saidAt    time.Time
 
@@ -176,8 +173,7 @@ func (l *Loop) LookAndSay(ctx context.Context) {
 	}
 }
 
-// Look scans the tree once, ends deletions that a kill broke off, and ages what the plan
-// says. An error of one pass doesn't stop the others, but a ledger that can't be written
+// Look scans the tree once and ages what the plan says. An error of one pass doesn't stop the others, but a ledger that can't be written
 // does: nothing is deleted that isn't accounted for. The error joins everything that kept
 // it from seeing or deleting; it has done what it could.
 func (l *Loop) Look(ctx context.Context) error {
@@ -187,16 +183,10 @@ func (l *Loop) Look(ctx context.Context) error {
 	l.count(func(s *Stats) { s.Looks++ })
 	t, err := l.scan()
 	if t == nil {
-		l.count(func(s *Stats) { s.Errors++ })
 		return err
 	}
 
 	errs := []error{err}
-	if !l.looked {
-		errs = append(errs, l.finish(t))
-		l.looked = true
-	}
-
 	for _, pass := range plan(t, l.o.Cap) {
 		if err := l.pass(ctx, t, pass); err != nil {
 			errs = append(errs, err)
@@ -206,9 +196,7 @@ func (l *Loop) Look(ctx context.Context) error {
 		}
 	}
 
-	if err := errors.Join(errs...); err != nil {
-		l.count(func(s *Stats) { s.Errors++ })
-	} else {
+	if errors.Join(errs...) == nil {
 		l.most = max(1, t.bytes()+t.room)
 	}
 
@@ -274,7 +262,6 @@ func (l *Loop) pass(ctx context.Context, t *tree, pass []int) error {
 
 	if sum.Segments > 0 {
 		l.count(func(s *Stats) {
-			s.Passes++
 			s.Segments += sum.Segments
 			s.Shipped += sum.Shipped
 			s.Bytes += sum.Bytes
@@ -292,7 +279,7 @@ func (l *Loop) pass(ctx context.Context, t *tree, pass []int) error {
 func (l *Loop) delete(t *tree, i int) (lost int64, err error) {
 	c := &t.segments[i]
 	path := c.path()
-	if !c.shipped && !l.accounted[path] && !t.twin(i) {
+	if !c.shipped && !c.accounted && !t.twin(i) {
 		account := func() (err error) {
 			lost, err = l.account(c)
 			return err
@@ -343,30 +330,4 @@ func (l *Loop) account(c *candidate) (lost int64, err error) {
 	}
 
 	return lost, nil
-}
-
-// finish deletes what an earlier process had accounted for but not unlinked.
-func (l *Loop) finish(t *tree) error {
-	if l.o.Accounted == nil {
-		return nil
-	}
-
-	var errs []error
-	for i := range t.segments {
-		c := &t.segments[i]
-		if !c.owned || !l.o.Accounted(c.dir, c.Info) {
-			continue
-		}
-
-		if err := segment.Remove(c.dir.Path, c.Info); err != nil {
-			l.accounted[c.path()] = true
-			errs = append(errs, fmt.Errorf("delete accounted segment: %w", err))
-			continue
-		}
-
-		l.o.Log.Info("finished an interrupted deletion", "segment", c.path())
-		c.gone = true
-	}
-
-	return errors.Join(errs...)
 }

@@ -127,7 +127,7 @@ func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
 	}
 
 	s := l.Stats()
-	if s.Passes != 1 || s.Segments != 2 || s.Bytes != 200 || s.Over != 0 || s.Tree != 800+int64(len(foreign)) {
+	if s.Segments != 2 || s.Bytes != 200 || s.Over != 0 || s.Tree != 800+int64(len(foreign)) {
 		t.Errorf("Stats=%+v", s)
 	}
 
@@ -310,6 +310,14 @@ func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
 	if got := g.left(); !slices.Equal(got, []string{"j1/0/101"}) || len(g.ledger) != 0 {
 		t.Errorf("left %v, ledger %v", got, g.ledger)
 	}
+
+	// The rank is ours from a later look on.
+	g.write("j1/1/100", 100, 0)
+	g.write("j1/1/101", 100, 0)
+	must(t, l.Look(t.Context()))
+	if got := g.left(); !slices.Equal(got, []string{"j1/0/101", "j1/1/101"}) || len(g.ledger) != 0 {
+		t.Errorf("left %v, ledger %v", got, g.ledger)
+	}
 }
 
 func TestLook_DefaultLiveness(t *testing.T) {
@@ -334,7 +342,7 @@ func TestLook_Troubles(t *testing.T) {
 	o := g.options(1)
 	o.Dir = filepath.Join(g.dir, "nowhere")
 	l := g.loop(o)
-	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") || l.Stats().Errors != 1 {
+	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("Look=%v", err)
 	}
 

@@ -33,11 +33,11 @@ type tree struct {
 // candidate is a segment that may have to go.
 type candidate struct {
 	segment.Info
-	dir     segment.RankDir
-	owned   bool // its rank is ours to age
-	shipped bool // everything in it is stored
-	held    bool // not to be deleted: a live rank's newest, open, or another agent's
-	gone    bool // deleted since the look
+	dir       segment.RankDir
+	shipped   bool // everything in it is stored
+	accounted bool // its loss is in the ledger, and it was not unlinked then: it goes at once
+	held      bool // not to be deleted: a live rank's newest, open, or another agent's
+	gone      bool // deleted since the look
 }
 
 func (c *candidate) path() string { return filepath.Join(c.dir.Path, c.Name) }
@@ -68,19 +68,18 @@ func (t *tree) twin(i int) bool {
 }
 
 // plan returns the segments to delete, as indexes into t.segments, one slice a pass, in
-// order. It is empty when the tree is under the limit; when everything that may go is
-// not enough, all of it goes. plan changes nothing.
+// order. It is empty when the tree is under the limit and every deletion was carried out; when
+// everything that may go is not enough, all of it goes. plan changes nothing.
 func plan(t *tree, limit int64) [][]int {
 	bytes := t.bytes()
-	if bytes+t.room <= limit {
-		return nil
-	}
-
-	order := deletable(t.segments)
+	order, accounted := deletable(t.segments)
 	left := len(t.segments)
 	var passes [][]int
-	for bytes+t.room > limit && len(order) > 0 {
-		n := min(max(1, left/share), len(order))
+	for n := accounted; n > 0 || bytes+t.room > limit && len(order) > 0; n = 0 {
+		if n == 0 {
+			n = min(max(1, left/share), len(order))
+		}
+
 		pass := order[:n:n]
 		order = order[n:]
 		left -= n
@@ -94,29 +93,33 @@ func plan(t *tree, limit int64) [][]int {
 	return passes
 }
 
-// deletable returns the indexes of the segments that may go, first to go first.
-func deletable(s []candidate) []int {
-	var order []int
+// deletable returns the indexes of the segments that may go, first to go first, and how many of them
+// are accounted for.
+func deletable(s []candidate) (order []int, accounted int) {
 	for i := range s {
 		if !s[i].held && !s[i].gone {
 			order = append(order, i)
+			accounted += number(s[i].accounted)
 		}
 	}
 
 	slices.SortFunc(order, func(i, j int) int { return compare(&s[i], &s[j]) })
-	return order
+	return order, accounted
 }
 
-func compare(a, b *candidate) int {
-	if a.shipped != b.shipped {
-		if a.shipped {
-			return -1
-		}
-
+// number is 1 where it is so.
+func number(so bool) int {
+	if so {
 		return 1
 	}
 
+	return 0
+}
+
+func compare(a, b *candidate) int {
 	return cmp.Or(
+		number(b.accounted)-number(a.accounted),
+		number(b.shipped)-number(a.shipped),
 		a.ModTime.Compare(b.ModTime),
 		cmp.Compare(a.Number, b.Number),
 		cmp.Compare(a.Name, b.Name),

@@ -42,6 +42,8 @@ func TestPlan(t *testing.T) {
 		{"a_few_files_lose_one", tree{segments: ten[:4]}, 39, "[[0]]"},
 		{"held_ones_stay_though_it_does_not_help", tree{segments: []candidate{seg(1, 50, true, true), seg(2, 50, false, false)}}, 10, "[[1]]"},
 		{"foreign_bytes_alone_take_all", tree{segments: ten[:2], other: 1000}, 100, "[[0] [1]]"},
+		{"accounted_ones_go_at_once", tree{segments: []candidate{seg(1, 10, true, false), {Info: segment.Info{Name: "2", Size: 10}, accounted: true}}}, 100, "[[1]]"},
+		{"accounted_ones_make_room", tree{segments: []candidate{seg(1, 10, true, false), {Info: segment.Info{Name: "2", Size: 10}, accounted: true}}}, 10, "[[1]]"},
 		{"nothing_there", tree{room: 1}, 0, "[]"},
 		{"mtime_before_name", tree{segments: of(
 			segment.Info{Name: "1", Number: 1, Size: 1, ModTime: time.Unix(9, 0)}, segment.Info{Name: "2", Number: 2, Size: 1, ModTime: time.Unix(3, 0)},

@@ -66,10 +66,11 @@ func (l *Loop) rank(t *tree, r segment.RankDir) error {
 	}
 
 	for _, s := range infos {
-		held := !owned || live && s.Number == newest.Number || l.o.Held != nil && l.o.Held(r, s)
-		t.segments = append(t.segments, candidate{
-			Info: s, dir: r, owned: owned, held: held, shipped: !held && l.o.Shipped != nil && l.o.Shipped(r, s),
-		})
+		c := candidate{Info: s, dir: r}
+		c.accounted = owned && (l.accounted[c.path()] || l.o.Accounted != nil && l.o.Accounted(r, s))
+		c.held = !owned || live && s.Number == newest.Number || !c.accounted && l.o.Held != nil && l.o.Held(r, s)
+		c.shipped = !c.held && l.o.Shipped != nil && l.o.Shipped(r, s)
+		t.segments = append(t.segments, c)
 	}
 
 	return nil

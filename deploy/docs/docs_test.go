@@ -66,7 +66,7 @@ func pages(t *testing.T) []string {
 	return append(names, "../README.md")
 }
 
-var described = regexp.MustCompile(`description\("(\w+)"`)
+var described = regexp.MustCompile(`\b(?:description|counter|gauge)\("(\w+)"`)
 
 // TestMetrics: the page has each metric of the agent and the watcher.
 func TestMetrics(t *testing.T) {

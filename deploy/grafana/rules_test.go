@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	described  = regexp.MustCompile(`description\("(\w+)"`)
+	described  = regexp.MustCompile(`\b(?:description|counter|gauge)\("(\w+)"`)
 	metricName = regexp.MustCompile(`\blaggard_\w+`)
 )
 

@@ -194,13 +194,8 @@ func (a *agent) ageingOptions() ageing.Options {
 
 	o := ageing.Options{
 		Dir: a.o.Dir, Cap: a.o.Cap, SegmentLimit: a.o.SegmentBytes, Log: a.o.Logger,
-		Account: func(rows []row.Ledger) error {
-			if len(rows) > 0 && aged(record.RankID{Job: rows[0].Job, Rank: int(rows[0].Rank)}, rows[0].Name) {
-				return nil // by an agent that died before the unlink
-			}
-
-			return a.account(rows)
-		},
+		Account:   a.account,
+		Accounted: func(d segment.RankDir, s segment.Info) bool { return aged(d.RankID, s.Name) },
 	}
 	if a.follower == nil {
 		return o
@@ -211,7 +206,6 @@ func (a *agent) ageingOptions() ageing.Options {
 		return a.follower.Release(d.Path, s, account)
 	}
 	o.Shipped = func(d segment.RankDir, s segment.Info) bool { return a.follower.Shipped(d.Path, s.Name) }
-	o.Accounted = func(d segment.RankDir, s segment.Info) bool { return aged(d.RankID, s.Name) }
 	o.Held = func(d segment.RankDir, s segment.Info) bool { return a.follower.Holds(d.Path, s.Name) }
 	o.Rank = func(d segment.RankDir) (owned, live bool) {
 		// A process that hangs writes nothing and has its segment open all the same.

@@ -127,54 +127,44 @@ func (a *auditor) calls(r *rank, gone uint64) {
 // gone adds the segments that were shipped and then deleted, as the store's ledger
 // remembers them: what of them must be in the store, by kind, and how many calls.
 func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
-	want = map[ship.Place]bounds{}
+	rows, called := map[ship.Place]int64{}, int64(0) // what was emitted and not lost
 	for k, l := range r.segments {
 		if _, on := r.disk.names[uint64(k.Segment)]; on {
 			continue
 		}
 
+		raw, n := a.isRaw(k.Kind), int64(l.Records)
 		switch k.State {
 		case "emitted":
 			a.report.Emitted += l.Records
-			if k.Kind == "" {
-				continue // of no known kind: dropped
-			}
-
-			if a.isRaw(k.Kind) {
-				key := r.raw(uint64(k.Segment), k.Kind)
-				b := want[key]
-				want[key] = bounds{b.least + l.Records, b.most + l.Records}
-			} else if k.Kind != communication {
+			if !raw && k.Kind != communication && k.Kind != "" {
 				a.report.Summarised += l.Records
-			}
-
-			if k.Kind == communication {
-				calls += l.Records
 			}
 		case "dropped":
 			a.report.Dropped[k.Reason] += l.Records
+			n = -n
 		case "aged":
 			a.report.Aged += l.Records
-		}
-	}
-
-	for k, l := range r.segments {
-		if _, on := r.disk.names[uint64(k.Segment)]; on || k.State != "dropped" && k.State != "aged" || k.Kind == "" {
+			n = -n
+		default:
 			continue
 		}
 
-		key := r.raw(uint64(k.Segment), k.Kind)
-		if b, ok := want[key]; ok {
-			n := min(b.least, l.Records)
-			want[key] = bounds{b.least - n, b.most - n}
+		if raw && k.Kind != "" { // of no known kind: dropped
+			rows[r.raw(uint64(k.Segment), k.Kind)] += n
 		}
 
 		if k.Kind == communication {
-			calls -= min(calls, l.Records)
+			called += n
 		}
 	}
 
-	return want, calls
+	want = map[ship.Place]bounds{}
+	for key, n := range rows {
+		want[key] = bounds{uint64(max(n, 0)), uint64(max(n, 0))}
+	}
+
+	return want, uint64(max(called, 0))
 }
 
 // raw is the place of a segment's raw rows of one kind.

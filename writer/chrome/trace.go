@@ -207,28 +207,13 @@ func (w *Writer) lane(t track, start, end int64) (tid int) {
 	}
 
 	w.meta("thread_name", t.rank, tid, "name", w.text(label))
-	w.meta("thread_sort_index", t.rank, tid, "sort_index", strconv.AppendInt(nil, order(t.kind)*1000+int64(tid), 10))
+	w.meta("thread_sort_index", t.rank, tid, "sort_index", strconv.AppendInt(nil, int64(slices.Index(order, record.KindOf(t.kind))*1000+tid), 10))
 	w.tracks[t] = append(lanes, &lane{tid: tid, last: start, ends: []int64{end}})
 	return tid
 }
 
-// order puts the tracks of a rank in the order in which people read them.
-func order(kind string) int64 {
-	switch record.KindOf(kind) {
-	case record.Step:
-		return 0
-	case record.DataLoader:
-		return 1
-	case record.FP:
-		return 2
-	case record.Communication:
-		return 4
-	case record.SaveCheckpoint:
-		return 5
-	}
-
-	return 3
-}
+// order is that of a rank's tracks, as people read them.
+var order = []record.Kind{record.Step, record.DataLoader, record.FP, record.Other, record.Communication, record.SaveCheckpoint}
 
 // micros appends ns as microseconds with three decimals.
 func micros(b []byte, ns int64) []byte {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
@@ -149,8 +150,8 @@ func (s *Sink) send(ctx context.Context, l *native.Conn, b *ship.Batch) (sent bo
 	return true, l.Send(ctx, table.encode)
 }
 
-// insertHTTP is insert over the HTTP interface, which clickhouse-go speaks. Its columns take slices
-// of Go values, so they are gathered once more; who needs speed uses the native protocol.
+// insertHTTP is insert over the HTTP interface, which clickhouse-go speaks. Its columns take Go values
+// one by one; who needs speed uses the native protocol.
 func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Batch, query string, settings clickhouse.Settings) (sent bool, err error) {
 	ctx = clickhouse.Context(ctx, clickhouse.WithQueryID(b.Query), clickhouse.WithSettings(settings))
 	block, err := conn.PrepareBatch(ctx, query)
@@ -158,18 +159,25 @@ func (s *Sink) insertHTTP(ctx context.Context, conn clickhouse.Conn, b *ship.Bat
 		return false, err
 	}
 
-	layout, _ := b.Layout()
-	for i, c := range layout.Columns {
-		if err := block.Column(i).Append(b.Gather(c, 0, b.Len())); err != nil {
-			_ = block.Abort()
-			return false, &ship.Error{
-				Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed",
-				Err: fmt.Errorf("fill column %s of %s: %w", c.Name, b.Table, err),
+	if err := fill(block, b); err != nil {
+		_ = block.Abort()
+		return false, &ship.Error{Class: ship.Refused, Hint: "the table was not made by laggard, or a column's type was changed", Err: err}
+	}
+
+	return true, block.Send()
+}
+
+// fill adds the rows of b to a block.
+func fill(block driver.Batch, b *ship.Batch) error {
+	for i, c := range ship.LayoutOf(b.Table).Columns {
+		for n := range b.Len() {
+			if err := block.Column(i).AppendRow(b.Value(c, n)); err != nil {
+				return fmt.Errorf("fill column %s of %s: %w", c.Name, b.Table, err)
 			}
 		}
 	}
 
-	return true, block.Send()
+	return nil
 }
 
 // insertQuery names the columns: without them an old server sends no header.

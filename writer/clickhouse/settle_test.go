@@ -95,11 +95,8 @@ func TestSettle_CurrentEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	layout, _ := b.Layout()
-	for i, c := range layout.Columns {
-		if err := insert.Column(i).Append(b.Gather(c, 0, b.Len())); err != nil {
-			t.Fatal(err)
-		}
+	if err := fill(insert, b); err != nil {
+		t.Fatal(err)
 	}
 
 	var stored []bool

@@ -18,6 +18,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,13 +88,8 @@ func Open(store string, o Options) (*Sink, error) {
 		return nil, err
 	}
 
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
-
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Timeout = cmp.Or(max(o.Timeout, 0), defaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	if _, err := address.Password(); err != nil {
 		return nil, err

@@ -53,7 +53,8 @@ type Follower struct {
 // directory need not exist yet.
 func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
-	memory := shareMemory(&o.Ship)
+	memory := shareMemory(&o.Ship, ship.DefaultMemory)
+	o.Ship.BatchBytes = memory / 10
 	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {

@@ -13,6 +13,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,17 +91,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Quantum <= 0 {
-		o.Quantum = defaultQuantum
-	}
-
-	if o.Grace <= 0 {
-		o.Grace = defaultGrace
-	}
-
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Quantum = cmp.Or(max(o.Quantum, 0), defaultQuantum)
+	o.Grace = cmp.Or(max(o.Grace, 0), defaultGrace)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	o.Ship.Logger = o.Logger
 	return o

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"os"
 	"runtime/debug"
 
@@ -43,21 +44,12 @@ func limitMemory(memory int64, ranks int) (restore func()) {
 	return func() { debug.SetMemoryLimit(before) }
 }
 
-// onceShare is the share of a pass's memory that the rows on their way have: beside them
-// there are the batch and the block that are being made of others, and garbage.
-const onceShare = 4
-
-// shareMemory makes Memory the ceiling of a process that lives as long as its host, and
-// gives a quarter of it to the rows on their way: beside them there are the batch and
-// the block that are being made, what the ranks have open, and bundles that wait for
-// their next use; and there is garbage. It returns the ceiling.
-func shareMemory(o *ship.Options) (memory int64) {
-	if o.Memory <= 0 {
-		o.Memory = ship.DefaultMemory
-	}
-
-	o.BatchBytes = o.Memory / 10
-	memory = o.Memory
-	o.Memory /= 4
+// shareMemory makes Memory, or what it is otherwise, the ceiling of a process, and gives a quarter of
+// it to the rows on their way: beside them there are the batch and the block that are being made,
+// what the ranks have open, and bundles that wait for their next use; and there is garbage. It
+// returns the ceiling.
+func shareMemory(o *ship.Options, otherwise int64) (memory int64) {
+	memory = cmp.Or(max(o.Memory, 0), otherwise)
+	o.Memory = memory / 4
 	return memory
 }

@@ -56,12 +56,7 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 		return err
 	}
 
-	if o.Ship.Memory <= 0 {
-		o.Ship.Memory = onceShare * ship.DefaultMemory
-	}
-
-	memory := o.Ship.Memory
-	o.Ship.Memory /= onceShare
+	memory := shareMemory(&o.Ship, 4*ship.DefaultMemory)
 	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
@@ -70,7 +65,7 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 
 	e := newEngine(root, shipper, o)
 	e.part = part
-	e.whole = ship.WholeRows(sink, o.Ship)
+	e.whole = ship.WholeRows(o.Ship)
 	if err = e.once(ctx, memory, r); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}

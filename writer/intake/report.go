@@ -16,7 +16,6 @@ type Report struct {
 	Store    string
 	Ranks    int      // rank directories read
 	Leased   []string // left alone: another process ships them
-	Segments uint64   // read to their end; the newest of each rank is not counted
 	Lines    uint64
 	Bytes    uint64
 	Tables   map[string]ship.TableStats
@@ -121,6 +120,6 @@ func (r *Report) add(stats ship.Stats, e *engine) {
 		r.Altered[reason] += n
 	}
 
-	lines, bytes, segments := e.tree.Counts()
-	r.Singles, r.Segments, r.Lines, r.Bytes = r.Singles+stats.Singles, r.Segments+segments, r.Lines+lines, r.Bytes+bytes
+	lines, bytes := e.tree.Counts()
+	r.Singles, r.Lines, r.Bytes = r.Singles+stats.Singles, r.Lines+lines, r.Bytes+bytes
 }

@@ -12,11 +12,9 @@ type State struct {
 	Ranks   int   // rank directories shipped by this process
 	Foreign int   // those that another process ships
 	Backlog int64 // bytes on disk that were seen and not read yet
-	// Unacknowledged is the number of ranks with rows on their way.
-	Unacknowledged int
-	Losses         map[string]LossSum
-	Altered        map[string]uint64 // records stored otherwise than they came, by reason
-	Problem        string            // what the last look could not read, "" when it went well
+	Losses  map[string]LossSum
+	Altered map[string]uint64 // records stored otherwise than they came, by reason
+	Problem string            // what the last look could not read, "" when it went well
 }
 
 // Shipped reports whether every row of a segment is acknowledged by the store, so
@@ -44,7 +42,7 @@ func (f *Follower) Stats() ship.Stats { return f.e.shipper.Stats() }
 
 // Lines returns how many lines were read from segments.
 func (f *Follower) Lines() uint64 {
-	lines, _, _ := f.e.tree.Counts()
+	lines, _ := f.e.tree.Counts()
 	return lines
 }
 
@@ -53,9 +51,6 @@ func (f *Follower) note() {
 	s := State{Ranks: len(f.e.members), Foreign: len(f.waiting), Losses: maps.Clone(f.e.losses), Altered: maps.Clone(f.e.altered), Problem: f.problem}
 	for _, m := range f.e.members {
 		s.Backlog += m.stream.Backlog()
-		if m.out.Pending() > 0 {
-			s.Unacknowledged++
-		}
 	}
 
 	f.mu.Lock()

@@ -89,7 +89,7 @@ func feedAll(t *testing.T, root string, e *engine) []fed {
 		*raws = row.Pack(raws.AppendTo(nil)...) // turns number words otherwise
 	}
 
-	if _, read, _ := tree.Counts(); read != uint64(bytes) {
+	if _, read := tree.Counts(); read != uint64(bytes) {
 		t.Errorf("%d bytes in turns, %d read", bytes, read)
 	}
 

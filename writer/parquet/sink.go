@@ -73,9 +73,6 @@ func Open(dir string) (*Sink, error) {
 	return &Sink{dir: filepath.Clean(dir), folders: map[string]*folder{}, made: map[string]bool{}}, nil
 }
 
-// BatchRows is the rows of a batch: a row group. Larger ones gain nothing here.
-func (s *Sink) BatchRows() int { return rowGroup }
-
 // Name is the store as it is written on the command line.
 func (s *Sink) Name() string {
 	abs, err := filepath.Abs(s.dir)

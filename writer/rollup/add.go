@@ -27,7 +27,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 	}
 
 	if r.Ring != 0 && s.repeated(inc, r, end) {
-		s.count(&s.counts.Duplicate)
+		s.counts.Duplicate++
 		return
 	}
 
@@ -101,20 +101,13 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 
 // hold keeps a complete range until its step closes; false means that its step is closed already.
 func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
+	s.counts.kind(r.Kind, r.Name).Emitted++
 	if begin < inc.Floor {
 		if !s.replay {
-			s.counts.kind(r.Kind, r.Name).Emitted++
 			s.addLate(inc, r, begin, at)
 		}
 
 		return false
-	}
-
-	if !s.replay {
-		s.counts.kind(r.Kind, r.Name).Emitted++
-		if r.Open {
-			s.counts.Open++
-		}
 	}
 
 	inc.pending = append(inc.pending, pendingRange{})
@@ -159,10 +152,6 @@ func (inc *incarnation) insert(st openStep) {
 // its sums come too late.
 func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at marker.Place) {
 	s.counts.Late++
-	if r.Open {
-		s.counts.Open++
-	}
-
 	inc.Late = true
 	number, repeat := inc.closedAt(begin)
 	if r.Kind == record.Step && r.Step >= 0 {

@@ -68,7 +68,7 @@ func (s *Stream) clamp(r *record.Record) {
 
 	path := clip(record.MaxPath, &r.Path)
 	if clip(record.MaxWord, &r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype) || path {
-		s.count(&s.counts.Clipped)
+		s.counts.Clipped++
 	}
 }
 
@@ -94,12 +94,8 @@ func timeOf(m *marker.Marker) int64 { return int64(min(m.Timestamp, math.MaxInt6
 
 // refuse leaves a line out that can't be right: BadTime, record.Implausible.
 func (s *Stream) refuse(offset int64, line []byte, kind, reason string) {
-	if s.replay {
-		return
-	}
-
 	s.counts.lose(kind, reason, 1)
-	if s.o.Refused != nil {
+	if s.o.Refused != nil && !s.replay {
 		s.o.Refused(offset, line, reason)
 	}
 }

@@ -30,7 +30,6 @@ type Counts struct {
 	Clipped   uint64
 	Shortened uint64 // groups of identity lines that were kept without their members: see maxMembers
 	Ungrouped uint64 // steps of TaskD's lines whose communicators nothing had named yet: their Communication is in no dimension
-	Open      uint64 // records of ranges that never ended
 	Unmatched uint64 // TaskD lines that found no partner
 	Duplicate uint64 // lines with a ring and sequence number that was read before
 	Unknown   uint64 // lines of no known type
@@ -154,13 +153,13 @@ func (t *tally) lose(kind, reason string, n uint64) {
 // Altered returns how many records, groups and steps were stored otherwise than they
 // came, by the reasons above.
 func (s *Stream) Altered() map[string]uint64 {
-	t := &s.counts
+	t := &s.account
 	return map[string]uint64{WordTooLong: t.Clipped + s.pairer.Clipped, Crowded: t.Crowded, Oversized: t.Shortened, NoGroups: t.Ungrouped}
 }
 
 // Counts returns the account so far.
 func (s *Stream) Counts() Counts {
-	t := &s.counts
+	t := &s.account
 	c := t.Counts
 	c.Emitted, c.Stored, c.Summarised, c.Lost = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}, map[Lost]uint64{}
 	maps.Copy(c.Lost, t.Lost)

@@ -228,13 +228,6 @@ func (s *Stream) ofLine() *incarnation {
 	return src.inc
 }
 
-// lose takes a loss line.
-func (s *Stream) lose(l *record.Loss) {
-	if !s.replay {
-		s.counts.lose(l.Kind, l.Reason, l.Count)
-	}
-}
-
 // switched takes a switch line. Only a change is one; the first line says how the
 // process began.
 func (s *Stream) switched(w record.Switch) {

@@ -122,11 +122,14 @@ type Stream struct {
 	given int       // bytes of words that were given out with rows
 	sums  sums
 
-	rows   row.Rows
-	raws   []row.Raw // finished; rows has none
-	counts tally
-	mark   segment.Position // LowWater as of the last Take
-	ended  bool
+	rows row.Rows
+	raws []row.Raw // finished; rows has none
+	// counts is where lines are counted: in the account, or while they are read again, which were
+	// counted then, where nobody looks.
+	counts  *tally
+	account tally
+	mark    segment.Position // LowWater as of the last Take
+	ended   bool
 
 	// Reading again what State says was read, up to a place.
 	replay bool
@@ -147,6 +150,7 @@ type source struct {
 // New returns a stream.
 func New(o Options) *Stream {
 	s := &Stream{o: o, segments: map[uint32]*source{}, dims: map[string]dim{}}
+	s.counts = &s.account
 	s.earliest, s.latest = timesOf("")
 	s.Learn()
 	return s
@@ -200,21 +204,19 @@ func (s *Stream) Line(offset int64, line []byte) {
 
 	// A line that a crash cut in the middle, and another writer's behind it.
 	if i := restart(line); i > 0 && s.read(offset, line[i:]) {
-		s.count(&s.counts.Torn)
+		s.counts.Torn++
 		return
 	}
 
-	s.count(&s.counts.Garbage)
+	s.counts.Garbage++
 }
 
 // pass moves on over a line of n bytes.
 func (s *Stream) pass(offset int64, n int) {
 	s.leaveReplay(offset)
 	s.next = offset + int64(n) + 1
-	if !s.replay {
-		s.counts.Lines++
-		s.counts.Bytes += uint64(n) + 1
-	}
+	s.counts.Lines++
+	s.counts.Bytes += uint64(n) + 1
 }
 
 // read takes a line; false means that it is no line of anybody.
@@ -242,7 +244,8 @@ func (s *Stream) read(offset int64, line []byte) bool {
 			return true
 		}
 
-		s.lose(&s.parser.Loss)
+		l := &s.parser.Loss
+		s.counts.lose(l.Kind, l.Reason, l.Count)
 	case record.LineSwitch:
 		s.switched(s.parser.Switch)
 	case record.LineEnd:
@@ -254,7 +257,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 			return true
 		}
 
-		s.count(&s.counts.Unknown)
+		s.counts.Unknown++
 	}
 
 	return true
@@ -274,7 +277,7 @@ func restart(line []byte) int {
 // more.
 func (s *Stream) Torn(bytes int64) {
 	if bytes > 0 {
-		s.count(&s.counts.Torn)
+		s.counts.Torn++
 		s.counts.TornBytes += uint64(bytes)
 	}
 }
@@ -356,11 +359,4 @@ func (s *Stream) live() []*incarnation {
 	}
 
 	return all
-}
-
-// count counts one line, unless it is read again: it was counted then.
-func (s *Stream) count(c *uint64) {
-	if !s.replay {
-		*c++
-	}
 }

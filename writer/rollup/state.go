@@ -91,7 +91,7 @@ func (s *Stream) LowWater() segment.Position {
 // names any more.
 func (s *Stream) state(low marker.Place) *state {
 	st := &state{
-		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.counts,
+		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.account,
 		Until: segment.Position{Segment: s.reading.Name, Offset: s.next}, Incarnations: s.incarnations,
 	}
 	needed := map[uint32]bool{s.current: true}
@@ -144,7 +144,8 @@ func (s *Stream) Resume(p segment.Position) error {
 			p.Segment, p.Offset, ErrPosition, st.Version, st.Job, st.Rank)
 	}
 
-	s.counts, s.began, s.incarnations = st.Counts, st.Began, st.Incarnations
+	s.account, s.began, s.incarnations = st.Counts, st.Began, st.Incarnations
+	s.counts = &tally{}
 	names := map[string]uint32{}
 	for _, src := range st.Sources {
 		s.newest++
@@ -207,7 +208,7 @@ func (s *Stream) leaveReplay(offset int64) {
 }
 
 func (s *Stream) goLive() {
-	s.replay = false
+	s.replay, s.counts = false, &s.account
 	s.pairer.Live()
 	s.until, s.again, s.rings = segment.Position{}, nil, nil
 }

@@ -44,15 +44,12 @@ func (s *Stream) bareStep(inc *incarnation, r *record.Record, repeat uint16) row
 	return out
 }
 
-// sums collects what the ranges of a step add up to. The memory of its intervals is used
-// for one step after the other.
+// sums collects of the ranges of a step what its row can't hold before all are known. The memory of
+// its intervals is used for one step after the other.
 type sums struct {
-	fp, hostFP, loader, checkpoint       int64
-	hasHostFP                            bool
-	fps, backwards, loaders, checkpoints uint32
-	exposed, fpTokens                    int64
-	unexposed                            bool // a Communication does not say how long it blocked
-	device                               bool
+	exposed   int64
+	unexposed bool // a Communication does not say how long it blocked
+	device    bool
 
 	comm, compute, backward []interval
 	blocked                 []interval // the ends of communication that the trainer waited for
@@ -86,14 +83,13 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 		}
 
 		sum.device = sum.device || p.side == record.Device
-		s.sum(inc, p)
+		s.sum(inc, p, &out)
 	}
 
 	sum.sort()
 
 	out.StartNs, out.StepNs = self.start, self.dur
-	sum.fill(&out)
-	if sum.backwards > 0 {
+	if len(sum.backward) > 0 {
 		out.BackwardNs = sum.work()
 	}
 
@@ -126,17 +122,19 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 }
 
 // sum adds one range.
-func (s *Stream) sum(inc *incarnation, p *pendingRange) {
+func (s *Stream) sum(inc *incarnation, p *pendingRange, out *row.Step) {
 	t := &s.sums
 	iv := interval{from: p.start, to: p.end(), side: p.side}
 	switch p.kind {
 	case record.FP:
-		t.fp += p.dur
-		t.fps++
-		t.fpTokens += max(p.tokens, 0)
+		add(&out.FPNs, p.dur)
+		out.FPCount++
+		if p.tokens > 0 {
+			add(&out.Tokens, p.tokens)
+		}
+
 		if p.hostDur >= 0 {
-			t.hostFP += p.hostDur
-			t.hasHostFP = true
+			add(&out.HostFPNs, p.hostDur)
 		}
 
 		t.compute = append(t.compute, iv)
@@ -152,19 +150,20 @@ func (s *Stream) sum(inc *incarnation, p *pendingRange) {
 			}
 		}
 	case record.DataLoader:
-		t.loader += p.dur
-		t.loaders++
+		add(&out.DataLoaderNs, p.dur)
 	case record.SaveCheckpoint:
-		t.checkpoint += p.dur
-		t.checkpoints++
+		add(&out.CheckpointNs, p.dur)
+		out.CheckpointCount++
 	case record.Other:
 		if p.backward {
-			t.backwards++
 			t.compute = append(t.compute, iv)
 			t.backward = append(t.backward, iv)
 		}
 	}
 }
+
+// add adds to a column in which -1 is nothing yet.
+func add(to *int64, n int64) { *to = max(*to, 0) + n }
 
 // work returns what backward ranges hold of the rank's own work: a trainer that
 // waits for gradients inside its backward call (DDP does) is blocked there by
@@ -222,29 +221,6 @@ func merge(dst, all []interval, side record.Side) []interval {
 	return dst
 }
 
-// fill sets the columns of everything but Communication.
-func (t *sums) fill(out *row.Step) {
-	if t.fps > 0 {
-		out.FPNs, out.FPCount = t.fp, t.fps
-	}
-
-	if t.hasHostFP {
-		out.HostFPNs = t.hostFP
-	}
-
-	if t.loaders > 0 {
-		out.DataLoaderNs = t.loader
-	}
-
-	if t.checkpoints > 0 {
-		out.CheckpointNs, out.CheckpointCount = t.checkpoint, t.checkpoints
-	}
-
-	if t.fpTokens > 0 {
-		out.Tokens = t.fpTokens
-	}
-}
-
 // fillComm sets the columns of Communication, exposed and self time.
 //
 // Exposed is the sum of what the ranges say where all of them say it. Else it is
@@ -262,7 +238,7 @@ func (t *sums) fillComm(out *row.Step, self *pendingRange) {
 		out.ExposedNs = t.exposed
 	} else {
 		out.ExposedNs = t.uncovered(self, record.Host) + t.uncovered(self, record.Device)
-		if t.backwards == 0 {
+		if len(t.backward) == 0 {
 			out.Flags |= row.FlagEstimated
 		}
 	}

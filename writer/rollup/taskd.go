@@ -41,7 +41,7 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 
 	switch {
 	case res.Unknown:
-		s.count(&s.counts.Unknown)
+		s.counts.Unknown++
 	case res.Late:
 		s.lateStart(res.Process)
 	case res.Range != nil:
@@ -87,14 +87,10 @@ func (s *Stream) beginForeign(p *marker.Process) {
 // lateStart counts the start of a range whose step is closed: TaskD's lines give
 // no more to store.
 func (s *Stream) lateStart(p *marker.Process) {
-	if s.replay {
-		return
-	}
-
 	s.counts.Late++
 	s.counts.kind(record.Other, record.Other.String()).Emitted++
 	s.counts.lose("", LateRange, 1)
-	if inc := s.foreign(p); inc != nil {
+	if inc := s.foreign(p); inc != nil && !s.replay {
 		inc.Late = true
 	}
 }

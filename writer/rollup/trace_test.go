@@ -296,7 +296,6 @@ func (c *Counts) Add(o Counts) {
 	c.Clipped += o.Clipped
 	c.Shortened += o.Shortened
 	c.Ungrouped += o.Ungrouped
-	c.Open += o.Open
 	c.Unmatched += o.Unmatched
 	c.Duplicate += o.Duplicate
 	c.Unknown += o.Unknown

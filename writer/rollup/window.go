@@ -118,7 +118,7 @@ func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
 	w := &inc.Window
 	i := w.find(r.Group, r.Op)
 	if c := w.all[i]; w.full() && (c.Group != r.Group || c.Op != r.Op) {
-		s.count(&s.counts.Clipped)
+		s.counts.Clipped++
 	}
 
 	return i

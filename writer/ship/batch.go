@@ -2,12 +2,10 @@ package ship
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"unsafe"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
@@ -30,7 +28,10 @@ type Batch struct {
 
 	row.Rows
 
-	runs []run // of whose streams the rows are, in their order
+	streams []*Stream // of which rows are in it, or in another batch of its round and partition
+	// back: a row of a stream's earlier past (a partition before one it already had) is among
+	// them, so the prefix rule does not hold for them.
+	back bool
 }
 
 // seal sets ID and Query.
@@ -91,7 +92,7 @@ func without[T any](rows []T, stored []bool) []T {
 func (b *Batch) rowJSON(i int) []byte {
 	object := map[string]any{}
 	for _, c := range LayoutOf(b.Table).Columns {
-		object[c.Name] = reflect.ValueOf(b.Gather(c, i, i+1)).Index(0).Interface()
+		object[c.Name] = b.Value(c, i)
 	}
 
 	return marshal(object)
@@ -114,14 +115,12 @@ func size(r *row.Rows) int64 {
 	return n
 }
 
-// partition returns the partition of a start in ns: what the tables' DDL computes.
-func partition(startNs int64) int64 { return startNs / clickhouse.DayNs }
-
 // QueryPrefix begins the query_id of every insert of laggard's.
 const QueryPrefix = "laggard-"
 
 // Origin is whose a row is, and where it has its place among theirs.
 type Origin struct {
+	Job                  string
 	Rank                 uint32
 	Incarnation, Segment uint64 // Segment is that of a raw range or of an entry of the account
 	At                   uint64 // step, first step or offset
@@ -133,23 +132,23 @@ func (b *Batch) Origin(i int) Origin {
 	switch b.Table {
 	case row.RanksTable:
 		r := &b.Ranks[i]
-		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, StartNs: r.StartedNs}
+		return Origin{Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, StartNs: r.StartedNs}
 	case row.StepsTable:
 		r := &b.Steps[i]
-		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, At: r.Step, StartNs: r.StartNs}
+		return Origin{Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, At: r.Step, StartNs: r.StartNs}
 	case row.CommunicationsTable:
 		r := &b.Communications[i]
-		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, At: r.StepFrom, StartNs: r.StartNs}
+		return Origin{Job: r.Job, Rank: r.Rank, Incarnation: r.Incarnation, At: r.StepFrom, StartNs: r.StartNs}
 	case row.RecordsTable:
 		r := &b.Raws.Rows[i]
-		return Origin{Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, At: r.Offset, StartNs: r.StartNs}
+		return Origin{Job: b.Raws.Words[r.Job], Rank: r.Rank, Incarnation: r.Incarnation, Segment: r.Segment, At: r.Offset, StartNs: r.StartNs}
 	case row.LedgerTable:
 		r := &b.Ledger[i]
-		return Origin{Rank: r.Rank, Incarnation: uint64(r.Incarnation), Segment: uint64(r.Segment), StartNs: r.AtNs}
+		return Origin{Job: r.Job, Rank: r.Rank, Incarnation: uint64(r.Incarnation), Segment: uint64(r.Segment), StartNs: r.AtNs}
 	}
 
 	r := &b.Verdicts[i]
-	return Origin{At: r.Step, StartNs: r.AtNs}
+	return Origin{Job: r.Job, At: r.Step, StartNs: r.AtNs}
 }
 
 // ranks returns the ranks that have rows in the batch, sorted. A batch without ranks

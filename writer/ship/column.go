@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -12,22 +13,23 @@ import (
 type Layout struct {
 	Columns []reflect.StructField
 	Stride  uintptr // bytes from one row to the next
+	first   func(*row.Rows) unsafe.Pointer
 }
 
 // layouts is filled once: the fields of schemas/row never change at run time.
 var layouts = map[string]Layout{
-	row.RanksTable:          layoutOf[row.Rank](),
-	row.StepsTable:          layoutOf[row.Step](),
-	row.CommunicationsTable: layoutOf[row.Communication](),
-	row.RecordsTable:        layoutOf[row.Raw]().inOrderOf(layoutOf[row.Record]()),
-	row.VerdictsTable:       layoutOf[row.Verdict](),
-	row.LedgerTable:         layoutOf[row.Ledger](),
+	row.RanksTable:          layoutOf(func(r *row.Rows) []row.Rank { return r.Ranks }),
+	row.StepsTable:          layoutOf(func(r *row.Rows) []row.Step { return r.Steps }),
+	row.CommunicationsTable: layoutOf(func(r *row.Rows) []row.Communication { return r.Communications }),
+	row.RecordsTable:        layoutOf(func(r *row.Rows) []row.Raw { return r.Raws.Rows }).inOrderOf(reflect.TypeFor[row.Record]()),
+	row.VerdictsTable:       layoutOf(func(r *row.Rows) []row.Verdict { return r.Verdicts }),
+	row.LedgerTable:         layoutOf(func(r *row.Rows) []row.Ledger { return r.Ledger }),
 }
 
-// layoutOf is the layout of a row struct.
-func layoutOf[T any]() Layout {
+// layoutOf is the layout of a table's rows, which of picks out.
+func layoutOf[T any](of func(*row.Rows) []T) Layout {
 	t := reflect.TypeFor[T]()
-	l := Layout{Stride: t.Size()}
+	l := Layout{Stride: t.Size(), first: func(r *row.Rows) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(of(r))) }}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		f.Name = f.Tag.Get("col")
@@ -37,15 +39,15 @@ func layoutOf[T any]() Layout {
 	return l
 }
 
-// inOrderOf returns l with its columns in another layout's order, by their names.
-func (l Layout) inOrderOf(table Layout) Layout {
+// inOrderOf returns l with its columns in the order of another struct's fields, by their names.
+func (l Layout) inOrderOf(t reflect.Type) Layout {
 	of := map[string]reflect.StructField{}
 	for _, c := range l.Columns {
 		of[c.Name] = c
 	}
 
-	for i, c := range table.Columns {
-		l.Columns[i] = of[c.Name]
+	for i := range l.Columns {
+		l.Columns[i] = of[t.Field(i).Tag.Get("col")]
 	}
 
 	return l
@@ -57,69 +59,22 @@ func LayoutOf(table string) Layout { return layouts[table] }
 // Layout returns the layout of the batch's rows and the address of the first (nil
 // without rows).
 func (b *Batch) Layout() (Layout, unsafe.Pointer) {
-	var base unsafe.Pointer
-	switch b.Table {
-	case row.RanksTable:
-		base = unsafe.Pointer(unsafe.SliceData(b.Ranks))
-	case row.StepsTable:
-		base = unsafe.Pointer(unsafe.SliceData(b.Steps))
-	case row.CommunicationsTable:
-		base = unsafe.Pointer(unsafe.SliceData(b.Communications))
-	case row.RecordsTable:
-		base = unsafe.Pointer(unsafe.SliceData(b.Raws.Rows))
-	case row.VerdictsTable:
-		base = unsafe.Pointer(unsafe.SliceData(b.Verdicts))
-	case row.LedgerTable:
-		base = unsafe.Pointer(unsafe.SliceData(b.Ledger))
-	}
-
-	return layouts[b.Table], base
+	l := layouts[b.Table]
+	return l, l.first(&b.Rows)
 }
 
-// Gather returns column c of rows [from, to) as a slice of its Go type ([]int64,
-// []string, …), words as strings.
-func (b *Batch) Gather(c reflect.StructField, from, to int) any {
-	if c.Type == reflect.TypeFor[row.Word]() {
-		words := gather[row.Word](b, c, from, to)
-		texts := make([]string, len(words))
-		for i, w := range words {
-			texts[i] = b.Raws.Words[w]
-		}
-
-		return texts
+// Value returns column c of row i as a value of Go's own types, words as strings.
+func (b *Batch) Value(c reflect.StructField, i int) any {
+	l, first := b.Layout()
+	v := reflect.NewAt(c.Type, unsafe.Add(l.At(first, i), c.Offset)).Elem()
+	switch c.Type {
+	case reflect.TypeFor[row.Word]():
+		return b.Raws.Words[v.Uint()]
+	case reflect.TypeFor[record.ID]():
+		return v.Uint()
 	}
 
-	switch c.Type.Kind() {
-	case reflect.Uint16:
-		return gather[uint16](b, c, from, to)
-	case reflect.Uint32:
-		return gather[uint32](b, c, from, to)
-	case reflect.Uint64:
-		return gather[uint64](b, c, from, to)
-	case reflect.Int32:
-		return gather[int32](b, c, from, to)
-	case reflect.Int64:
-		return gather[int64](b, c, from, to)
-	case reflect.String:
-		return gather[string](b, c, from, to)
-	}
-
-	if c.Type.Elem().Kind() == reflect.String {
-		return gather[[]string](b, c, from, to)
-	}
-
-	return gather[[][]uint32](b, c, from, to)
-}
-
-// gather reads a column whose values are T, as Gather has found out.
-func gather[T any](b *Batch, c reflect.StructField, from, to int) []T {
-	l, base := b.Layout()
-	values := make([]T, to-from)
-	for i := range values {
-		values[i] = *(*T)(unsafe.Add(l.At(base, from+i), c.Offset))
-	}
-
-	return values
+	return v.Interface()
 }
 
 // At is the address of row i.

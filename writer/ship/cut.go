@@ -19,19 +19,9 @@ func (a order) compare(b order) int {
 	return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.day, b.day))
 }
 
-// The orders of the tables' rows. Ranks have one partition.
-func orderOfRank(r *row.Rank) order                   { return order{r.Job, 0} }
-func orderOfStep(r *row.Step) order                   { return order{r.Job, partition(r.StartNs)} }
-func orderOfCommunication(r *row.Communication) order { return order{r.Job, partition(r.StartNs)} }
-func orderOfRaw(r *row.Raws, i int) order {
-	return order{r.Words[r.Rows[i].Job], partition(r.Rows[i].StartNs)}
-}
-func orderOfVerdict(r *row.Verdict) order { return order{r.Job, partition(r.AtNs)} }
-func orderOfLedger(r *row.Ledger) order   { return order{r.Job, partition(r.AtNs)} }
-
 // look is what is known of one stream in one table.
 type look struct {
-	done bool  // a round found nothing of the stream in the store: it is past what was there
+	done bool  // a round found nothing of its batches in the store: it is past what was there
 	last order // the furthest row so far
 	some bool  // last is set
 	// Of the round under way: rows were looked for, and some were there.
@@ -48,7 +38,7 @@ func (l *look) pass(o order) (back bool) {
 	return back
 }
 
-// settle ends a round: a stream of which nothing was there is past what the store
+// settle ends a round: a stream of whose batches nothing was there is past what the store
 // had. It is decided by rounds, not by batches, because a round stores later rows
 // of an earlier partition before earlier rows of a later one.
 func settle(parts []part) {
@@ -58,15 +48,6 @@ func settle(parts []part) {
 			l.asked, l.had = false, false
 		}
 	}
-}
-
-// run is a run of rows of one stream in a batch.
-type run struct {
-	stream *Stream
-	n      int
-	// back: a row of the stream's earlier past (a partition before one it already
-	// had) is among them, so the prefix rule does not hold for them.
-	back bool
 }
 
 // buffers hold the rows of a round's batches; the next round uses them again.
@@ -91,17 +72,17 @@ func (u *buffers) release() {
 // rows of a stream keep their order within a partition. The batches lie in u, or
 // where one part that is a batch by itself lies.
 func (u *buffers) cut(parts []part, limit int) []*Batch {
-	all := cutTable(u, parts, limit, row.RanksTable, func(r *row.Rows) *[]row.Rank { return &r.Ranks }, alikeBy(orderOfRank))
-	all = append(all, cutTable(u, parts, limit, row.StepsTable, func(r *row.Rows) *[]row.Step { return &r.Steps }, alikeBy(orderOfStep))...)
-	all = append(all, cutTable(u, parts, limit, row.CommunicationsTable,
-		func(r *row.Rows) *[]row.Communication { return &r.Communications }, alikeBy(orderOfCommunication))...)
-	all = append(all, u.cutRaws(parts, limit)...)
-	all = append(all, cutTable(u, parts, limit, row.VerdictsTable, func(r *row.Rows) *[]row.Verdict { return &r.Verdicts }, alikeBy(orderOfVerdict))...)
-	return append(all, cutTable(u, parts, limit, row.LedgerTable, func(r *row.Rows) *[]row.Ledger { return &r.Ledger }, alikeBy(orderOfLedger))...)
+	words := u.shared(parts)
+	all := cutTable(u, parts, limit, row.RanksTable, words, func(r *row.Rows) *[]row.Rank { return &r.Ranks })
+	all = append(all, cutTable(u, parts, limit, row.StepsTable, words, func(r *row.Rows) *[]row.Step { return &r.Steps })...)
+	all = append(all, cutTable(u, parts, limit, row.CommunicationsTable, words, func(r *row.Rows) *[]row.Communication { return &r.Communications })...)
+	all = append(all, cutTable(u, parts, limit, row.RecordsTable, words, func(r *row.Rows) *[]row.Raw { return &r.Raws.Rows })...)
+	all = append(all, cutTable(u, parts, limit, row.VerdictsTable, words, func(r *row.Rows) *[]row.Verdict { return &r.Verdicts })...)
+	return append(all, cutTable(u, parts, limit, row.LedgerTable, words, func(r *row.Rows) *[]row.Ledger { return &r.Ledger })...)
 }
 
-// cutRaws is cutTable for raw rows. Those of several parts get one list of words.
-func (u *buffers) cutRaws(parts []part, limit int) []*Batch {
+// shared returns the words of the raw rows of all parts: one list, where they are of several.
+func (u *buffers) shared(parts []part) []string {
 	var with []*row.Raws
 	for i := range parts {
 		if raws := &parts[i].rows.Raws; len(raws.Rows) > 0 {
@@ -109,28 +90,15 @@ func (u *buffers) cutRaws(parts []part, limit int) []*Batch {
 		}
 	}
 
-	if len(with) == 0 {
-		return nil
+	if len(with) == 1 {
+		return with[0].Words
 	}
 
-	words := with[0].Words
-	if len(with) > 1 {
-		for _, raws := range with {
-			u.words.Renumber(raws)
-		}
-
-		words = u.words.List()
+	for _, raws := range with {
+		u.words.Renumber(raws)
 	}
 
-	batches := cutTable(u, parts, limit, row.RecordsTable, func(r *row.Rows) *[]row.Raw { return &r.Raws.Rows },
-		func(rows []row.Raw) (order, int) {
-			return orderOfRaw(&row.Raws{Rows: rows, Words: words}, 0), alike(rows)
-		})
-	for _, b := range batches {
-		b.Raws.Words = words
-	}
-
-	return batches
+	return u.words.List()
 }
 
 // leaves reports whether of n rows, cut at limit, some are left: a small rest is not
@@ -140,54 +108,48 @@ func leaves(n, limit int) bool {
 	return rest >= limit/8 || n > maxBlockRows
 }
 
-// alike returns how many of raw rows, from the first on, are of its job and partition.
-func alike(rows []row.Raw) int {
-	first := &rows[0]
-	from := partition(first.StartNs) * clickhouse.DayNs
-	until := from + clickhouse.DayNs
-	if first.StartNs < from || first.StartNs >= until { // before 1970 partitions are rounded the other way
-		return 1
+// alike returns the order of row i and how many rows, from it on, are of that order.
+func (b *Batch) alike(i int) (at order, n int) {
+	at = b.order(i)
+	for n = 1; i+n < b.Len() && b.order(i+n) == at; n++ {
 	}
 
-	for i := range rows {
-		if r := &rows[i]; r.Job != first.Job || r.StartNs < from || r.StartNs >= until {
-			return i
-		}
-	}
-
-	return len(rows)
+	return at, n
 }
 
-// alikeBy is alike for other rows.
-func alikeBy[T any](of func(*T) order) func([]T) (order, int) {
-	return func(rows []T) (order, int) {
-		first, n := of(&rows[0]), 1
-		for n < len(rows) && of(&rows[n]) == first {
-			n++
-		}
-
-		return first, n
+// order is that of row i. Ranks have one partition.
+func (b *Batch) order(i int) order {
+	o := b.Origin(i)
+	if b.Table == row.RanksTable {
+		return order{o.Job, 0}
 	}
+
+	return order{o.Job, o.StartNs / clickhouse.DayNs} // as the tables' DDL computes it
 }
 
 // cutTable sorts the rows of one table by job and partition, stretch by stretch, and cuts each
-// partition at limit rows. rows is where those of the table lie, alike tells how many of rows,
-// from the first on, are of one order.
-func cutTable[T any](u *buffers, parts []part, limit int, table string, rows func(*row.Rows) *[]T, alike func([]T) (order, int)) []*Batch {
+// partition at limit rows. rows is where those of the table lie, words are those of raw rows.
+func cutTable[T any](u *buffers, parts []part, limit int, table string, words []string, rows func(*row.Rows) *[]T) []*Batch {
 	type stretch struct { // rows of one stream that follow each other and go into one partition
-		at   order
-		rows []T
-		run
+		at     order
+		rows   []T
+		stream *Stream
+		back   bool
 	}
 	var all []stretch
 	total := 0
 	for _, p := range parts {
-		for rest := *rows(p.rows); len(rest) > 0; {
-			at, n := alike(rest)
-			back := p.stream.look(table).pass(at)
-			all = append(all, stretch{at, rest[:n:n], run{p.stream, n, back}})
-			rest, total = rest[n:], total+n
+		whole := &Batch{Table: table}
+		here := *rows(p.rows)
+		*rows(&whole.Rows) = here
+		whole.Raws.Words = words
+		for i, n := 0, 0; i < len(here); i += n {
+			var at order
+			at, n = whole.alike(i)
+			all = append(all, stretch{at, here[i : i+n : i+n], p.stream, p.stream.look(table).pass(at)})
 		}
+
+		total += len(here)
 	}
 
 	slices.SortStableFunc(all, func(a, b stretch) int { return a.at.compare(b.at) })
@@ -206,48 +168,28 @@ func cutTable[T any](u *buffers, parts []part, limit int, table string, rows fun
 
 	var batches []*Batch
 	for len(all) > 0 {
-		at, n := all[0].at, 0
-		var runs []run
-		for ; len(all) > 0 && all[0].at == at; all = all[1:] {
-			runs = append(runs, all[0].run)
-			n += all[0].n
+		first, n := Batch{Table: table, Job: all[0].at.job, Day: all[0].at.day}, 0
+		for at := all[0].at; len(all) > 0 && all[0].at == at; all = all[1:] {
+			first.streams, first.back = append(first.streams, all[0].stream), first.back || all[0].back
+			n += len(all[0].rows)
 		}
 
-		for len(runs) > 0 {
-			b := &Batch{Table: table, Job: at.job, Day: at.day}
+		for n > 0 {
 			take := n
 			if leaves(n, limit) {
 				take = limit
 			}
 
-			b.runs, runs = cutRuns(runs, take)
+			b := first
+			b.Raws.Words = words
 			*rows(&b.Rows) = sorted[:take:take]
 			sorted, n = sorted[take:], n-take
 			b.seal()
-			batches = append(batches, b)
+			batches = append(batches, &b)
 		}
 	}
 
 	return batches
-}
-
-// cutRuns cuts runs behind their first n rows.
-func cutRuns(runs []run, n int) (first, rest []run) {
-	for i, r := range runs {
-		if r.n > n {
-			first = append(first, run{r.stream, n, r.back})
-			runs[i].n -= n
-			return first, runs[i:]
-		}
-
-		if first = append(first, r); r.n == n {
-			return first, runs[i+1:]
-		}
-
-		n -= r.n
-	}
-
-	return first, nil
 }
 
 // look is what is known of the stream in a table.

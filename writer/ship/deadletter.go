@@ -20,20 +20,19 @@ import (
 type deadLetters struct {
 	path string
 
-	mu       sync.Mutex      // guards what follows, but refusedInARow is Run's goroutine's
-	file     *os.File        // nil until the first row
-	ids      map[uint64]bool // by keyOf
+	mu       sync.Mutex // guards what follows, but refusedInARow is Run's goroutine's
+	file     *os.File   // nil until the first row
+	ids      map[letterKey]bool
 	unsynced bool
 	lines    int // kept by Refuse
 	// refusedInARow counts refusals since the last batch that was stored.
 	refusedInARow int
 }
 
-// keyOf names a row by its table and its hash (Batch.sum), or a line by linesTable and its id.
-func keyOf(table string, sum uint64) uint64 {
-	h := newHash(table)
-	h.add(sum)
-	return uint64(h)
+// letterKey names a row by its table and its hash (Batch.sum), or a line by linesTable and its id.
+type letterKey struct {
+	table string
+	id    record.ID
 }
 
 // letter is a line of the file.
@@ -52,7 +51,7 @@ const maxLetter = 16 << 20
 // openDeadLetters reads which rows are in the file, so that none is kept twice. The file is opened for
 // writing by the first one that is.
 func openDeadLetters(path string) (*deadLetters, error) {
-	d := &deadLetters{path: path, ids: map[uint64]bool{}}
+	d := &deadLetters{path: path, ids: map[letterKey]bool{}}
 	if path == "" {
 		return d, nil
 	}
@@ -72,7 +71,7 @@ func openDeadLetters(path string) (*deadLetters, error) {
 	for lines.Scan() {
 		var l letter
 		if json.Unmarshal(lines.Bytes(), &l) == nil { // a torn line is of no use and does no harm
-			d.ids[keyOf(l.Table, uint64(l.ID))] = true
+			d.ids[letterKey{l.Table, l.ID}] = true
 		}
 	}
 
@@ -87,7 +86,7 @@ func openDeadLetters(path string) (*deadLetters, error) {
 func (d *deadLetters) has(table string, sum uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ids[keyOf(table, sum)]
+	return d.ids[letterKey{table, record.ID(sum)}]
 }
 
 // linesTable stands for the table in a letter of Refuse.
@@ -112,7 +111,7 @@ func (s *Shipper) Refuse(id record.ID, line []byte, reason string) {
 func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := keyOf(linesTable, uint64(id))
+	key := letterKey{linesTable, id}
 	if d.path == "" || d.ids[key] || d.lines >= maxLines {
 		return nil
 	}
@@ -149,15 +148,14 @@ func (d *deadLetters) keep(b *Batch, cause *Error) error {
 	defer d.mu.Unlock()
 	var out []byte
 	for i := range b.Len() {
-		sum := b.sum(i)
-		key := keyOf(b.Table, sum)
+		key := letterKey{b.Table, record.ID(b.sum(i))}
 		if d.ids[key] {
 			continue
 		}
 
 		d.ids[key] = true
 		l := letter{
-			ID: record.ID(sum), Table: b.Table, Batch: b.ID,
+			ID: key.id, Table: b.Table, Batch: b.ID,
 			Reason: cause.Err.Error(), AtNs: now().UnixNano(), Row: b.rowJSON(i),
 		}
 		out = l.appendTo(out)

@@ -30,11 +30,24 @@ func (s *Shipper) storeAll(ctx context.Context, batches []*Batch) error {
 	return nil
 }
 
-// sift returns what of a batch is to be inserted: the store is asked what it has.
+// sift returns what of a batch is to be inserted. The store is asked what it has of a batch in which
+// a stream is not past what was there.
 func (s *Shipper) sift(ctx context.Context, c *Batch) (*Batch, error) {
-	stored := make([]bool, c.Len())
-	if err := s.lookUp(ctx, c, stored); err != nil {
+	c.Unplaced = c.back || slices.ContainsFunc(c.streams, func(st *Stream) bool { return !st.look(c.Table).done })
+	if !c.Unplaced {
+		return c, nil
+	}
+
+	stored, err := s.stored(ctx, c)
+	if err != nil {
 		return nil, err
+	}
+
+	s.recovered()
+	had := slices.Contains(stored, true)
+	for _, st := range c.streams {
+		l := st.look(c.Table)
+		l.asked, l.had = true, l.had || had
 	}
 
 	if err := s.complete(ctx, c, stored); err != nil {
@@ -42,56 +55,7 @@ func (s *Shipper) sift(ctx context.Context, c *Batch) (*Batch, error) {
 	}
 
 	s.countTable(c.Table, func(t *TableStats) { t.Found += uint64(marked(stored)) })
-	for _, r := range c.runs {
-		c.Unplaced = c.Unplaced || !r.stream.look(c.Table).done || r.back
-	}
-
 	return c.missing(stored), nil
-}
-
-// lookUp marks the rows of c that are in the store, or dead. Only streams that
-// are not past what the store had are looked at.
-func (s *Shipper) lookUp(ctx context.Context, c *Batch, stored []bool) error {
-	ask := make([]bool, len(stored)) // true: not asked for
-	at, asks := 0, false
-	for _, r := range c.runs {
-		skip := r.stream.look(c.Table).done && !r.back
-		for i := range r.n {
-			ask[at+i] = skip
-		}
-
-		asks = asks || !skip
-		at += r.n
-	}
-
-	if !asks {
-		return nil
-	}
-
-	answer, err := s.stored(ctx, c.missing(ask))
-	if err != nil {
-		return err
-	}
-
-	s.recovered()
-	k := 0
-	at = 0
-	for _, r := range c.runs {
-		l := r.stream.look(c.Table)
-		for i := at; i < at+r.n; i++ {
-			if ask[i] {
-				continue
-			}
-
-			stored[i] = answer[k]
-			l.asked, l.had = true, l.had || answer[k]
-			k++
-		}
-
-		at += r.n
-	}
-
-	return nil
 }
 
 // stored asks the sink, for as long as it takes, and adds the dead rows.

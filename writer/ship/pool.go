@@ -20,8 +20,8 @@ type pool struct {
 
 // WholeRows is how many raw rows in one Put are a batch by themselves, two such
 // within the memory: a reader who has many hands over so many at once.
-func WholeRows(sink Sink, o Options) int {
-	o = o.sized(sink).withDefaults()
+func WholeRows(o Options) int {
+	o = o.withDefaults()
 	return int(min(int64(o.BatchRows), o.Memory*15/32/rawBytes))
 }
 

@@ -1,6 +1,7 @@
 package ship
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,33 +62,21 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Memory <= 0 {
-		o.Memory = DefaultMemory
-	}
+	o.Memory = cmp.Or(max(o.Memory, 0), DefaultMemory)
 
 	if o.BatchRows <= 0 || o.BatchRows > maxBlockRows {
-		o.BatchRows = min(DefaultBatchRows, maxBlockRows)
+		o.BatchRows = DefaultBatchRows
 	}
 
-	if o.BatchBytes <= 0 {
-		o.BatchBytes = o.Memory / 6
-	}
-
-	if o.Flush <= 0 {
-		o.Flush = defaultFlush
-	}
-
-	if o.Copies <= 0 {
-		o.Copies = defaultCopies
-	}
+	o.BatchBytes = cmp.Or(max(o.BatchBytes, 0), o.Memory/6)
+	o.Flush = cmp.Or(max(o.Flush, 0), defaultFlush)
+	o.Copies = cmp.Or(max(o.Copies, 0), defaultCopies)
 
 	if o.Jitter == nil {
 		o.Jitter = rand.Float64
 	}
 
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	return o
 }
@@ -136,7 +125,7 @@ type part struct {
 
 // New returns a shipper into sink. Run starts it.
 func New(sink Sink, o Options) (*Shipper, error) {
-	o = o.sized(sink).withDefaults()
+	o = o.withDefaults()
 	dead, err := openDeadLetters(o.DeadLetters)
 	if err != nil {
 		return nil, err
@@ -151,15 +140,6 @@ func New(sink Sink, o Options) (*Shipper, error) {
 
 	s.phase = time.Duration(o.Jitter() * float64(o.Flush))
 	return s, nil
-}
-
-// sized fills in the sink's own size of a batch.
-func (o Options) sized(sink Sink) Options {
-	if b, ok := sink.(interface{ BatchRows() int }); ok && o.BatchRows == 0 {
-		o.BatchRows = b.BatchRows()
-	}
-
-	return o
 }
 
 // Put hands rows of a stream over, in the stream's order; rows belong to the

@@ -217,7 +217,6 @@ func (s *Stream) finish(f *file, v Visitor) {
 	}
 
 	f.done = true
-	s.tree.segments.Add(1)
 	if f.gone {
 		s.files = slices.Delete(s.files, s.current, s.current+1)
 		s.current--

@@ -17,6 +17,7 @@
 package tail
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,18 +62,13 @@ type Tree struct {
 	streams map[string]*Stream // by path
 	open    []*Stream          // those with an open reader, least recently used first
 
-	lines, bytes, segments atomic.Uint64 // read so far
+	lines, bytes atomic.Uint64 // read so far
 }
 
 // New returns a tree; Scan looks what is there.
 func New(root string, o Options) *Tree {
-	if o.Files <= 0 {
-		o.Files = DefaultFiles
-	}
-
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Files = cmp.Or(max(o.Files, 0), DefaultFiles)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	return &Tree{root: root, o: o, streams: map[string]*Stream{}}
 }
@@ -118,11 +114,8 @@ func (t *Tree) Close() {
 	}
 }
 
-// Counts returns how many lines and bytes, and how many segments to their ends, were read since
-// the tree was made.
-func (t *Tree) Counts() (lines, bytes, segments uint64) {
-	return t.lines.Load(), t.bytes.Load(), t.segments.Load()
-}
+// Counts returns how many lines and bytes were read since the tree was made.
+func (t *Tree) Counts() (lines, bytes uint64) { return t.lines.Load(), t.bytes.Load() }
 
 // acquire makes s the most recently used of the open streams, and closes another
 // one's file when there are too many.

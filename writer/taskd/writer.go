@@ -14,6 +14,7 @@
 package taskd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,9 +69,7 @@ type mark struct {
 // Open returns a writer for the incarnation meta in rankDir, which goes on where
 // the journal says.
 func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
-	if o.Limit <= 0 {
-		o.Limit = segment.DefaultLimit
-	}
+	o.Limit = cmp.Or(max(o.Limit, 0), segment.DefaultLimit)
 
 	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, now: time.Now, next: map[uint32]uint64{}}
 	w.encoder = marker.Encoder{Process: uint32(meta.PID), Thread: uint32(meta.PID), Device: uint32(max(meta.LocalRank, 0))}

@@ -138,18 +138,7 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 }
 
 // known tells whether row i of b is one of the 3000 first steps' rows.
-func known(b *ship.Batch, i int) bool {
-	switch b.Table {
-	case row.StepsTable:
-		return b.Steps[i].Step < 3000
-	case row.CommunicationsTable:
-		return b.Communications[i].StepFrom < 3000
-	case row.RecordsTable:
-		return b.Raws.Rows[i].Seq < 3000
-	}
-
-	return false
-}
+func known(b *ship.Batch, i int) bool { return b.Origin(i).StartNs < Base+3000*1_000_000_000 }
 
 func ranks(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	second := &row.Rows{Ranks: []row.Rank{Rank(job, 3, 2)}}
