@@ -113,7 +113,8 @@ func TestCost_IsWhatTheJobWouldSave(t *testing.T) {
 
 // TestCost_KnownJobs are jobs whose cost was said to be 1.4 to 13 times what it is. In
 // slow-from-start and the one of 32 ranks gradients are reduced beside the backward pass,
-// bucket by bucket; in recomputation each forward pass runs, and is recorded, twice.
+// bucket by bucket; in recomputation each forward pass runs, and is recorded, twice; of whole-host's
+// replicas on one node all stages take longer, which looks like work in own time.
 func TestCost_KnownJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -122,6 +123,7 @@ func TestCost_KnownJobs(t *testing.T) {
 	}{
 		{"compute-1.2", 11, 64}, {"compute-1.10", 11, 64}, {"compute-1.5", 11, 64}, {"two-culprits", 11, 512},
 		{"slow-from-start", 5, 0}, {"compute-1.10", 21, 32}, {"recomputation", 20261130, 0},
+		{"whole-host", 1795883231, 0}, {"whole-host", 1795884266, 0},
 	} {
 		v, _, truth := simulated(t, tt.name, tt.seed, tt.ranks, true)
 		t.Logf("%s, seed %d, %d ranks: costs %.4f, said %.4f", tt.name, tt.seed, tt.ranks, truth, v.JobImpact)

@@ -257,6 +257,9 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	case m != 0:
 	case f.Has[history.Own] && b.recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
 		m = b.effectAt(history.Own, i, f)
+		if c := b.effectAt(history.Compute, i, f); f.Has[history.Compute] && m < c/2 {
+			m = max(m, min(c, b.ownExcess(f.Row)))
+		}
 	case f.Has[history.Compute]:
 		m = b.effectAt(history.Compute, i, f)
 	}
@@ -266,6 +269,19 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	}
 
 	return m
+}
+
+// ownExcess is how much more own time row r has than its peers in the last window, a logarithm, its replica's work
+// included: what all stages of a replica on a slow node take longer looks like work to the rank's own test.
+func (b *Book) ownExcess(r int) float64 {
+	g := b.layout.Role[r]
+	if g < 0 {
+		return 0
+	}
+
+	stride := len(b.layout.Roles[g].Rows)/robust.SampleSize + 1
+	peers := b.recent.Over(frame.Self, b.layout.Roles[g].Rows, threshold.Window, func(p int) bool { return p == r || p%stride != 0 })
+	return robust.Finite(math.Log(b.recent.Median(frame.Self, r, threshold.Window)/peers), 0)
 }
 
 // mended is the work of a row before it was mended.
