@@ -81,7 +81,9 @@ func TestAlone_MostOfTwoStagesOnOneNode(t *testing.T) {
 }
 
 // TestWhole_StaysNamed: how clearly its own time speaks against a replica on one node comes and goes with the noise.
-func TestWhole_StaysNamed(t *testing.T) { exactly(t, "whole-host", 1795874317, func(*simulate.Config) {}) }
+func TestWhole_StaysNamed(t *testing.T) {
+	exactly(t, "whole-host", 1795874317, func(*simulate.Config) {})
+}
 
 // TestWhole_BesideForwardPasses: a node has a replica with all its stages, which is slow in its backward passes or
 // between them. What the stages of a replica have in common looks like its work, which forward passes would show.
