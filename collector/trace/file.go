@@ -11,8 +11,11 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/laggard-dev/laggard/schemas/spelling"
 )
@@ -20,8 +23,7 @@ import (
 const (
 	// fileLimit bounds a switch file, bytes; TaskD's limit.
 	fileLimit = 1 << 20
-	// poll is how often a switch file is read, as TaskD does. A kubelet takes a minute to write
-	// what a ConfigMap says now.
+	// poll is how often a switch file is read when nobody hints at a change.
 	poll = time.Second
 	// sayAgain is the pause between two reports of the same problem.
 	sayAgain = 30 * time.Second
@@ -123,8 +125,12 @@ type Follower struct {
 	at    time.Time // then
 }
 
-// Run reads the file every second until the context ends. It returns nil then.
+// Run reads the file every second, and at once when its directory hints at a
+// change, until the context ends. It returns nil then.
 func (f *Follower) Run(ctx context.Context) error {
+	// A ConfigMap is swapped by renaming a link in the directory that the file stands in.
+	events, stop := watch(filepath.Dir(f.Path))
+	defer stop()
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
@@ -132,9 +138,26 @@ func (f *Follower) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-events:
 		case <-tick.C:
 		}
 	}
+}
+
+// watch hints at changes in a directory until stop is called; where no inotify is left it
+// is silent.
+func watch(dir string) (events <-chan fsnotify.Event, stop func()) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, func() {}
+	}
+
+	if err := w.Add(dir); err != nil {
+		w.Close()
+		return nil, func() {}
+	}
+
+	return w.Events, func() { w.Close() }
 }
 
 // look reads the file once and sets what it says. A file that is not there
