@@ -3,7 +3,6 @@ package marker
 import (
 	"encoding/json"
 	"strconv"
-	"unicode/utf8"
 )
 
 // Append appends the line, with its '\n', as TaskD writes it: its key order and
@@ -26,26 +25,12 @@ func appendPair(dst []byte, k1 string, v1 uint32, k2 string, v2 uint32) []byte {
 	return strconv.AppendUint(append(dst, k2...), uint64(v2), 10)
 }
 
-// appendText appends s as encoding/json writes a string, which it leaves to that where
-// more than quotes and backslashes are escaped.
+// appendText appends s as encoding/json writes a string.
 func appendText(dst, s []byte) []byte {
-	start := len(dst)
-	dst = append(dst, '"')
-	for _, c := range s {
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c < 0x20 || c >= utf8.RuneSelf || c == '<' || c == '>' || c == '&':
-			text, err := json.Marshal(string(s))
-			if err != nil {
-				panic("BUG: a string is not JSON: " + err.Error())
-			}
-
-			return append(dst[:start], text...)
-		default:
-			dst = append(dst, c)
-		}
+	text, err := json.Marshal(string(s))
+	if err != nil {
+		panic("BUG: a string is not JSON: " + err.Error())
 	}
 
-	return append(dst, '"')
+	return append(dst, text...)
 }

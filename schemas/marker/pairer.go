@@ -34,12 +34,11 @@ const slackNs = 50e6
 // that is not the youngest.
 const trailNs = 1e9
 
-// Place is where a line stands, in the caller's terms: segments are numbered in
-// the order they are read.
+// Place is where a line stands. Segments are read in the order of their numbers.
 type Place struct {
-	Segment uint32 `json:"-"`
-	Name    string `json:"segment"` // of the segment, for a State; else ""
-	Offset  int64  `json:"offset"`
+	Segment int64     `json:"segment"` // its number
+	ID      record.ID `json:"id"`      // of the segment: another file may have had the number before
+	Offset  int64     `json:"offset"`
 }
 
 // Before reports whether a stands before b.

@@ -15,53 +15,28 @@ type State struct {
 }
 
 // State returns the state for a reader that begins at low, which is not after Earliest;
-// where processes began before low is forgotten. name turns a Place's segment into a
-// lasting name. It is valid until the Pairer is used again.
-func (p *Pairer) State(low Place, name func(segment uint32) string) State {
-	s := State{Processes: p.live, Gone: p.gone, Index: p.index, Unmatched: p.Unmatched, Clipped: p.Clipped}
+// where processes began before low is forgotten. It is valid until the Pairer is used again.
+func (p *Pairer) State(low Place) State {
 	for _, q := range slices.Concat(p.gone, p.live) {
 		if q.Begun.Before(low) {
 			q.Begun = Place{}
-		} else {
-			q.Begun.Name = name(q.Begun.Segment)
-		}
-
-		for _, r := range q.Overdue {
-			r.Name = name(r.Segment)
 		}
 	}
 
-	s.Orphans = p.inOrder()
-	for i := range s.Orphans {
-		o := &s.Orphans[i]
-		o.Place.Name = name(o.Segment)
-	}
-
-	return s
+	return State{Processes: p.live, Gone: p.gone, Orphans: p.inOrder(), Index: p.index, Unmatched: p.Unmatched, Clipped: p.Clipped}
 }
 
 // Restore makes a fresh Pairer what State described, to be fed the lines from
-// Earliest on and then told so by Live. segment is the inverse of State's name.
-func (p *Pairer) Restore(s State, segment func(name string) uint32) {
-	find := func(at *Place) {
-		if *at != (Place{}) {
-			at.Segment = segment(at.Name)
-		}
-	}
+// Earliest on and then told so by Live.
+func (p *Pairer) Restore(s State) {
 	p.index, p.Unmatched, p.Clipped = s.Index, s.Unmatched, s.Clipped
 	p.gone, p.live, p.after = s.Gone, s.Processes, s.Orphans
 	for _, q := range slices.Concat(p.gone, p.live) {
-		find(&q.Begun)
 		q.open = make(map[uint64]*Range)
 		for _, r := range q.Overdue {
-			find(&r.Place)
 			r.Process = q
 			q.open[r.ID] = r
 		}
-	}
-
-	for i := range p.after {
-		find(&p.after[i].Place)
 	}
 
 	p.replay = true

@@ -6,15 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-// kindHeads are the beginnings of lines of the known kinds.
-var kindHeads = func() (heads [KindCount]string) {
-	for k, word := range kindWords {
-		heads[k] = `{"kind":"` + word + `"`
-	}
-
-	return heads
-}()
-
 // AppendLine appends the record as one line with its '\n', keys in the order of
 // FORMAT.md, and returns the extended buffer. A value at its "absent" value is
 // not written. Whatever the strings hold, the line is valid JSON without another
@@ -43,12 +34,7 @@ func (r *Record) AppendLine(dst []byte) []byte {
 
 // appendHead appends the line up to the start.
 func (r *Record) appendHead(dst []byte) []byte {
-	if k := r.Kind.Known(); k != Other {
-		dst = append(dst, kindHeads[k]...)
-	} else {
-		dst = appendText(append(dst, `{"kind":`...), r.Word())
-	}
-
+	dst = appendText(append(dst, `{"kind":`...), r.Word())
 	if r.Step != NoStep {
 		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
 	}

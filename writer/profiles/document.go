@@ -32,22 +32,69 @@ var (
 // io.EOF is the end, whatever follows.
 type piece func(b []byte, i int) (end int, err error)
 
-// document is a JSON document of any length: a list of elements, or an object that has the list
-// under a name and small values beside it.
-type document struct {
-	list   string // the name of the list
-	beside func(key, value []byte)
-	each   piece // takes an element
-	next   piece // takes what is to come
-	after  piece // takes what follows the list
+// scanDocument reads a JSON document of any length: a list of elements, or an object that has the list
+// under a name and small values beside it. It calls each with the elements, and beside with the key and
+// value of all that stands beside the list. The error says at which byte the document breaks off.
+func scanDocument(r io.Reader, list string, beside func(key, value []byte), each piece) error {
+	var object, inList bool // what has been begun and not ended
+	return scanPieces(r, func(b []byte, i int) (int, error) {
+		if object && !inList && i < len(b) && b[i] == '}' {
+			return i, io.EOF
+		}
+
+		if (object || inList) && i < len(b) && b[i] == ',' {
+			i = space(b, i+1)
+		}
+
+		switch {
+		case i == len(b):
+			return i, errShort
+		case inList && b[i] == '{':
+			return each(b, i)
+		case inList && b[i] == ']' && object:
+			inList = false
+			return i + 1, nil
+		case inList && b[i] == ']':
+			return i + 1, io.EOF
+		case inList:
+			return i, fmt.Errorf("%q where an element is wanted", b[i])
+		case object:
+			end, found, err := member(b, i, list, beside)
+			inList = found
+			return end, err
+		case b[i] == '[':
+			inList = true
+			return i + 1, nil
+		case b[i] == '{':
+			object = true
+			return i + 1, nil
+		}
+
+		return i, fmt.Errorf("%q where { or [ is wanted", b[i])
+	})
 }
 
-// scanDocument calls each with the elements of a list and beside with the key and value of all that
-// stands beside it. The error says at which byte the document breaks off.
-func scanDocument(r io.Reader, list string, beside func(key, value []byte), each piece) error {
-	d := &document{list: list, beside: beside, each: each, after: closed}
-	d.next = d.begin
-	return scanPieces(r, func(b []byte, i int) (int, error) { return d.next(b, i) })
+// member takes a key of a document with its value, of the list no more than its bracket.
+func member(b []byte, i int, list string, beside func(key, value []byte)) (end int, isList bool, err error) {
+	key, at, err := keyOf(b, i)
+	if err != nil {
+		return i, false, err
+	}
+
+	if string(key) != list {
+		if end, err = value(b, at); err != nil {
+			return i, false, err
+		}
+
+		beside(key, b[at:end])
+		return end, false, nil
+	}
+
+	if b[at] != '[' {
+		return at, false, fmt.Errorf("%s is no list", list)
+	}
+
+	return at + 1, true, nil
 }
 
 // scanObjects calls each with the objects of a file that has one after the other, a line each as a rule.
@@ -107,74 +154,3 @@ func scanPieces(r io.Reader, take piece) error {
 
 	return fmt.Errorf("at byte %d: %w", offset, err)
 }
-
-// begin takes the first bracket: of the list itself, or of an object that has it among its members.
-func (d *document) begin(b []byte, i int) (int, error) {
-	switch {
-	case i == len(b):
-		return i, errShort
-	case b[i] == '[':
-		d.next = d.element
-	case b[i] == '{':
-		d.next, d.after = d.member, d.member
-	default:
-		return i, fmt.Errorf("%q where { or [ is wanted", b[i])
-	}
-
-	return i + 1, nil
-}
-
-// member takes a key of the document with its value, of the list no more than its bracket.
-func (d *document) member(b []byte, i int) (int, error) {
-	if i < len(b) && b[i] == '}' {
-		return i, io.EOF
-	}
-
-	if i < len(b) && b[i] == ',' {
-		i = space(b, i+1)
-	}
-
-	key, at, err := keyOf(b, i)
-	if err != nil {
-		return i, err
-	}
-
-	if string(key) == d.list {
-		if b[at] != '[' {
-			return at, fmt.Errorf("%s is no list", d.list)
-		}
-
-		d.next = d.element
-		return at + 1, nil
-	}
-
-	end, err := value(b, at)
-	if err != nil {
-		return i, err
-	}
-
-	d.beside(key, b[at:end])
-	return end, nil
-}
-
-// element takes an element of the list, or its last bracket.
-func (d *document) element(b []byte, i int) (int, error) {
-	if i < len(b) && b[i] == ',' {
-		i = space(b, i+1)
-	}
-
-	switch {
-	case i == len(b):
-		return i, errShort
-	case b[i] == ']':
-		d.next = d.after
-		return i + 1, nil
-	case b[i] != '{':
-		return i, fmt.Errorf("%q where an element is wanted", b[i])
-	}
-
-	return d.each(b, i)
-}
-
-// closed takes nothing: the document is at its end.
-func closed(_ []byte, i int) (int, error) { return i, io.EOF }

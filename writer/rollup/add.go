@@ -36,8 +36,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 		inc.Now = max(inc.Now, end)
 	}
 
-	place := marker.Place{Segment: s.current, Offset: offset}
-	if s.hold(inc, r, r.HostBegin(), place) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.Floor {
+	if s.hold(inc, r, r.HostBegin(), s.place(offset)) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.Floor {
 		inc.insert(openStep{begin: r.HostBegin(), end: max(end, r.HostBegin()+1), number: r.Step, complete: true, open: r.Open})
 	}
 
@@ -113,7 +112,7 @@ func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker
 	inc.pending = append(inc.pending, pendingRange{})
 	p := &inc.pending[len(inc.pending)-1]
 	p.begin, p.start, p.dur, p.hostDur, p.exposed, p.bytes, p.tokens = begin, r.Start, r.Dur, -1, r.Exposed, r.Bytes, r.Tokens
-	p.own, p.offset, p.segment, p.record, p.call = r.Step, at.Offset, at.Segment, -1, -1
+	p.own, p.at, p.record, p.call = r.Step, at, -1, -1
 	p.kind, p.side, p.open = r.Kind, r.Side, r.Open
 	if r.Side == record.Device && r.HostStart != 0 {
 		p.hostDur = r.HostDur

@@ -62,10 +62,6 @@ func (s *Stream) clamp(r *record.Record) {
 	r.Dur = min(max(r.Dur, 0), longest)
 	r.HostDur = min(max(r.HostDur, 0), longest)
 	r.Exposed = min(max(r.Exposed, -1), longest)
-	if wordsFit(r) {
-		return
-	}
-
 	path := clip(record.MaxPath, &r.Path)
 	if clip(record.MaxWord, &r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype) || path {
 		s.counts.Clipped++
@@ -75,18 +71,12 @@ func (s *Stream) clamp(r *record.Record) {
 // clip cuts words to most bytes, and reports whether any was longer.
 func clip(most int, words ...*string) (cut bool) {
 	for _, w := range words {
-		cut = cut || len(*w) > most
-		*w = record.Clip(*w, most)
+		if len(*w) > most {
+			*w, cut = record.Clip(*w, most), true
+		}
 	}
 
 	return cut
-}
-
-// wordsFit reports whether all words are within bounds. It may return false for words
-// that are.
-func wordsFit(r *record.Record) bool {
-	// Lengths together reach a power of two only when one of them does.
-	return len(r.Name)|len(r.Op)|len(r.OpRaw)|len(r.Group)|len(r.Dtype) < record.MaxWord && len(r.Path) <= record.MaxPath
 }
 
 // timeOf is the time that a marker says.

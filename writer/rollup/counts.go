@@ -40,6 +40,8 @@ type Counts struct {
 	// Damaged are the compressed segments that Feed could not read to their end, with the
 	// cause. What stands before the damage was read.
 	Damaged []string
+	// Odd is the first line that was Unknown or Garbage to Feed: file:offset, and how it begins.
+	Odd string `json:",omitempty"`
 }
 
 // Reasons for which a record, or a step, is stored otherwise than it came.

@@ -122,6 +122,10 @@ func (s *Stream) feed(dir segment.RankDir, name string, begin func(record.ID, st
 		}
 
 		s.Line(offset, line)
+		if c := s.counts; c.Odd == "" && c.Unknown+c.Garbage > 0 {
+			c.Odd = fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
+		}
+
 		if err := next(len(line)); err != nil {
 			return err
 		}

@@ -69,8 +69,7 @@ type pendingRange struct {
 	bytes      int64
 	tokens     int64
 	own        int64 // step as the writer knew it
-	offset     int64
-	segment    uint32
+	at         marker.Place
 	record     int32 // index into Stream.records, -1 = no raw row
 	call       int32 // Communication: index into window.all
 	weight     int32 // of the raw row's words

@@ -30,22 +30,13 @@ func (s *Stream) pack(r *record.Record, at marker.Place) row.Raw {
 		HostStartNs: r.HostStart, HostDurNs: r.HostDur, ExposedNs: r.Exposed, Ring: r.Ring, Seq: r.Seq, Thread: r.Thread,
 		Op: w.Add(r.Op), OpRaw: w.Add(r.OpRaw), Group: w.Add(r.Group), Dtype: w.Add(r.Dtype), Path: w.Add(r.Path),
 		Peer: r.Peer, Count: r.Count, Bytes: r.Bytes, Tokens: r.Tokens,
-		Segment: uint64(s.idOf(at.Segment)), Offset: uint64(at.Offset),
+		Segment: uint64(at.ID), Offset: uint64(at.Offset),
 	}
 	if r.Open {
 		out.Open = 1
 	}
 
 	return out
-}
-
-// idOf returns the id of a segment, 0 of one that is forgotten.
-func (s *Stream) idOf(segment uint32) record.ID {
-	if src := s.segments[segment]; src != nil {
-		return src.ID
-	}
-
-	return 0
 }
 
 // giveRaw gives a raw row out.

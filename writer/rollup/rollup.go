@@ -104,12 +104,10 @@ type Stream struct {
 	marker marker.Parser
 	pairer marker.Pairer
 
-	segments         map[uint32]*source
-	newest           uint32  // index of the last segment
-	reading          *source // nil before the first
-	current          uint32  // index of the one being read; 0 = none, or one before what State names
-	next             int64   // offset after the last line
-	earliest, latest int64   // times that lines of the current segment can have (timesOf)
+	segments         map[int64]*source // by number: those that a restart would read again
+	reading          *source           // nil before the first
+	next             int64             // offset after the last line
+	earliest, latest int64             // times that lines of the current segment can have (timesOf)
 
 	incarnations []*incarnation // in the order they began
 	began        uint64         // incarnations so far
@@ -134,7 +132,6 @@ type Stream struct {
 	// Reading again what State says was read, up to a place.
 	replay bool
 	until  segment.Position
-	again  map[string]uint32              // segments that State names: all from the position on
 	rings  map[record.ID]map[uint32]*ring // of each incarnation, as the lines read again show them
 }
 
@@ -144,12 +141,13 @@ type source struct {
 	ID          record.ID  `json:"id"`
 	Incarnation *record.ID `json:"incarnation,omitempty"` // of inc
 
-	inc *incarnation // of its identity line; nil for foreign lines
+	number int64        // in its name
+	inc    *incarnation // of its identity line; nil for foreign lines
 }
 
 // New returns a stream.
 func New(o Options) *Stream {
-	s := &Stream{o: o, segments: map[uint32]*source{}, dims: map[string]dim{}}
+	s := &Stream{o: o, segments: map[int64]*source{}, dims: map[string]dim{}}
 	s.counts = &s.account
 	s.earliest, s.latest = timesOf("")
 	s.Learn()
@@ -159,24 +157,17 @@ func New(o Options) *Stream {
 // Segment begins a segment: the lines that follow are its.
 func (s *Stream) Segment(id record.ID, name string) {
 	name = segment.Plain(name)
-	src := &source{ID: id, Name: name}
+	number, _ := segment.Number(name)
+	src := &source{ID: id, Name: name, number: number}
 	if s.replay && s.until.Before(segment.Position{Segment: name}) {
 		s.goLive()
 	}
 
-	i, again := s.again[name]
-	switch {
-	case again && s.segments[i].ID == id:
-		src.inc = s.segments[i].inc // its identity line may lie before the position
-		s.current = i
-	case s.replay:
-		s.current = 0
-	default:
-		s.newest++
-		s.current = s.newest
+	if before := s.segments[number]; s.replay && before != nil && before.ID == id {
+		src.inc = before.inc // its identity line may lie before the position
 	}
 
-	s.segments[s.current], s.reading = src, src
+	s.segments[number], s.reading = src, src
 	s.next = 0
 	s.earliest, s.latest = timesOf(name)
 }
@@ -188,6 +179,12 @@ func (s *Stream) source() *source {
 	}
 
 	return s.reading
+}
+
+// place returns where a line of the segment being read stands.
+func (s *Stream) place(offset int64) marker.Place {
+	src := s.source()
+	return marker.Place{Segment: src.number, ID: src.ID, Offset: offset}
 }
 
 // Line takes one complete line, with or without its '\n', and the offset of its

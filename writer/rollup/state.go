@@ -18,7 +18,7 @@ var ErrPosition = errors.New("not a position of this stream")
 
 // stateVersion changes with every change of state that an older reader would
 // misread.
-const stateVersion = 2
+const stateVersion = 3
 
 // state is Position.State, some kilobytes of JSON: everything as of the line at Until, but for
 // what is pending. Lines from the Position up to there are read again only to fill that.
@@ -59,57 +59,37 @@ func OpenCalls(text string) (calls uint64, until segment.Position, err error) {
 // It covers the rows that were taken: while there are finished ones that were not,
 // it returns what it last was, so call it right after Take.
 func (s *Stream) LowWater() segment.Position {
-	if s.replay || s.ended || s.Finished() > 0 {
+	if s.replay || s.ended || s.Finished() > 0 || s.reading == nil {
 		return s.mark
 	}
 
-	low := marker.Place{Segment: s.current, Offset: s.next}
+	low := s.place(s.next)
 	for _, inc := range s.incarnations {
 		for i := range inc.pending {
-			if p := (marker.Place{Segment: inc.pending[i].segment, Offset: inc.pending[i].offset}); p.Before(low) {
-				low = p
+			if at := inc.pending[i].at; at.Before(low) {
+				low = at
 			}
 		}
 	}
 
 	low = s.pairer.Earliest(low)
-	src := s.segments[low.Segment]
-	if src == nil {
-		return s.mark
-	}
-
 	text, err := json.Marshal(s.state(low))
 	if err != nil {
 		panic("BUG: marshal rollup state: " + err.Error())
 	}
 
-	s.mark = segment.Position{Segment: src.Name, Offset: low.Offset, State: string(text)}
+	s.mark = segment.Position{Segment: s.segments[low.Segment].Name, Offset: low.Offset, State: string(text)}
 	return s.mark
 }
 
-// state collects the state, and forgets the segments before low that nothing
-// names any more.
+// state collects the state, and forgets the segments before low.
 func (s *Stream) state(low marker.Place) *state {
 	st := &state{
 		Version: stateVersion, Job: s.o.Job, Rank: s.o.Rank, Began: s.began, Counts: s.account,
 		Until: segment.Position{Segment: s.reading.Name, Offset: s.next}, Incarnations: s.incarnations,
+		Pairer: s.pairer.State(low),
 	}
-	needed := map[uint32]bool{s.current: true}
-	for i := range s.segments {
-		needed[i] = i >= low.Segment
-	}
-
-	name := func(segment uint32) string {
-		needed[segment] = true
-		if src := s.segments[segment]; src != nil {
-			return src.Name
-		}
-
-		return ""
-	}
-	st.Pairer = s.pairer.State(low, name)
-	maps.DeleteFunc(s.segments, func(i uint32, _ *source) bool { return !needed[i] })
-
+	maps.DeleteFunc(s.segments, func(number int64, _ *source) bool { return number < low.Segment })
 	for _, i := range slices.Sorted(maps.Keys(s.segments)) {
 		src := s.segments[i]
 		if src.inc != nil {
@@ -146,18 +126,16 @@ func (s *Stream) Resume(p segment.Position) error {
 
 	s.account, s.began, s.incarnations = st.Counts, st.Began, st.Incarnations
 	s.counts = &tally{}
-	names := map[string]uint32{}
 	for _, src := range st.Sources {
-		s.newest++
 		if src.Incarnation != nil {
 			src.inc = s.find(*src.Incarnation)
 		}
 
-		s.segments[s.newest] = src
-		names[src.Name] = s.newest
+		src.number, _ = segment.Number(src.Name)
+		s.segments[src.number] = src
 	}
 
-	s.pairer.Restore(st.Pairer, func(name string) uint32 { return names[name] })
+	s.pairer.Restore(st.Pairer)
 	for _, q := range s.pairer.Processes() {
 		for _, inc := range s.incarnations {
 			if inc.Process != nil && *inc.Process == q.Index {
@@ -173,7 +151,7 @@ func (s *Stream) Resume(p segment.Position) error {
 
 	s.groups = nil // what these were told may be older
 	s.mark = p
-	s.replay, s.until, s.again, s.rings = true, st.Until, names, map[record.ID]map[uint32]*ring{}
+	s.replay, s.until, s.rings = true, st.Until, map[record.ID]map[uint32]*ring{}
 	return nil
 }
 
@@ -210,5 +188,5 @@ func (s *Stream) leaveReplay(offset int64) {
 func (s *Stream) goLive() {
 	s.replay, s.counts = false, &s.account
 	s.pairer.Live()
-	s.until, s.again, s.rings = segment.Position{}, nil, nil
+	s.until, s.rings = segment.Position{}, nil
 }

@@ -16,13 +16,13 @@ func (s *Stream) readMarker(offset int64, line []byte) bool {
 		return false
 	}
 
-	s.source()
+	at := s.place(offset)
 	if !s.timely(timeOf(&s.marker.Marker)) {
 		s.refuse(offset, line, "", BadTime)
 		return true
 	}
 
-	res := s.pairer.Add(&s.marker.Marker, marker.Place{Segment: s.current, Offset: offset})
+	res := s.pairer.Add(&s.marker.Marker, at)
 	if res.Over != nil {
 		if inc := s.foreign(res.Over); inc != nil {
 			s.depart(inc)

@@ -17,6 +17,7 @@ package merge
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,15 +134,13 @@ func look(ranks []segment.RankDir) []*piece {
 
 		p := byDir[r.Job]
 		if p == nil {
-			p = &piece{dirs: []string{r.Job}, number: number, ranks: map[int]extent{}, all: when, communicate: map[string]bool{}}
+			p = &piece{dirs: []string{r.Job}, number: number, ranks: map[int]extent{}, all: when, communicate: names}
 			byDir[r.Job] = p
 			pieces = append(pieces, p)
 		}
 
 		p.ranks[r.Rank], p.all = when, p.all.join(when)
-		for _, n := range names {
-			p.communicate[n] = true
-		}
+		maps.Copy(p.communicate, names)
 	}
 
 	slices.SortFunc(pieces, func(a, b *piece) int {
@@ -197,10 +196,7 @@ func (p *piece) absorb(o *piece) {
 		p.ranks[rank] = when
 	}
 
-	for name := range o.communicate {
-		p.communicate[name] = true
-	}
-
+	maps.Copy(p.communicate, o.communicate)
 	p.all = p.all.join(o.all)
 	for _, reason := range o.why {
 		p.because(reason)
