@@ -206,7 +206,7 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 	return ranks, nil
 }
 
-// spansOf cuts large files into their row groups; a small file is one span.
+// spansOf cuts large files into spans of rows; a small file is one.
 func spansOf(paths []string) ([]span, error) {
 	var spans []span
 	for _, path := range paths {
@@ -226,8 +226,10 @@ func spansOf(paths []string) ([]span, error) {
 				return nil, err
 			}
 
-			for i := range p.RowGroups() {
-				some = append(some, span{path, i})
+			for i, g := range p.RowGroups() {
+				for from := int64(0); from < g.NumRows(); from += spanRows {
+					some = append(some, span{path, i, from, min(from+spanRows, g.NumRows())})
+				}
 			}
 
 			return some, f.Close()

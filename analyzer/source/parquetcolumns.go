@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
@@ -12,19 +13,21 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// span is a row group of a file: what one worker reads at a time.
+// span is a range of rows of one row group of a file: what one worker reads at
+// a time.
 type span struct {
-	path  string
-	group int // -1 is the whole of a small file
+	path     string
+	group    int   // row group; -1 is the whole of a small file
+	from, to int64 // rows of the group
 }
 
+// spanRows bounds the rows that a worker holds, smallFile the bytes of a file
+// that is read without asking first how many rows it has.
 const (
-	// smallFile is the bytes of a file that is read without asking first how many row groups it has.
+	spanRows  = 128 << 10
 	smallFile = 64 << 10
-	// mostRows bounds what a small file may unfold to, groupRows the row groups of all: our own have 128 Ki
-	// rows at most, those of Arrow 1 Mi where nobody says otherwise.
-	mostRows  = 4 << 20
-	groupRows = 1 << 20
+	// mostRows bounds what a small file may unfold to.
+	mostRows = 4 << 20
 )
 
 // read reads the rows of a span of a table, as a part does.
@@ -58,7 +61,7 @@ func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows 
 			return nil, errors.New("the file changed while it was read")
 		}
 
-		return readGroup(p, groups[s.group], columns, job, rows)
+		return readGroup(p, groups[s.group], s.from, s.to, columns, job, rows)
 	}
 
 	if p.NumRows() > mostRows {
@@ -66,7 +69,7 @@ func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows 
 	}
 
 	for _, g := range groups {
-		if rows, err = readGroup(p, g, columns, job, rows); err != nil {
+		if rows, err = readGroup(p, g, 0, g.NumRows(), columns, job, rows); err != nil {
 			return nil, err
 		}
 	}
@@ -74,15 +77,14 @@ func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows 
 	return rows, nil
 }
 
-// readGroup appends the rows of a row group to rows.
-func readGroup[T any](p *parquet.File, g parquet.RowGroup, columns []column[T], job string, rows []T) ([]T, error) {
-	n := int(g.NumRows())
-	if n < 0 || n > groupRows {
-		return nil, fmt.Errorf("a row group of %d rows, want at most %d", n, groupRows)
+// readGroup appends rows from…to of a row group to rows.
+func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, columns []column[T], job string, rows []T) ([]T, error) {
+	if from < 0 || to < from || to > g.NumRows() || to-from > math.MaxInt32 {
+		return nil, fmt.Errorf("a row group of %d rows where %d to %d were expected", g.NumRows(), from, to)
 	}
 
 	first := len(rows)
-	rows = slices.Grow(rows, n)[:first+n]
+	rows = slices.Grow(rows, int(to-from))[:first+int(to-from)]
 	assignJob(rows[first:], job)
 	chunks := g.ColumnChunks()
 	values := make([]parquet.Value, valuesAtOnce)
@@ -104,7 +106,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, columns []column[T], 
 			return nil, fmt.Errorf("column %s is optional or repeated; laggard's are not", c.name)
 		}
 
-		if err := readColumn(chunks[leaf.ColumnIndex], c, values, rows[first:]); err != nil {
+		if err := readColumn(chunks[leaf.ColumnIndex], from, c, values, rows[first:]); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}
@@ -112,10 +114,24 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, columns []column[T], 
 	return rows, nil
 }
 
-// readColumn fills one column of rows from the chunk. values are its own while it reads.
-func readColumn[T any](chunk parquet.ColumnChunk, c column[T], values []parquet.Value, rows []T) (err error) {
+// readColumn fills one column of rows from the chunk, from its row `from` on. values are its own while
+// it reads.
+func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], values []parquet.Value, rows []T) (err error) {
+	if from > 0 {
+		// SeekToRow goes by the index of pages where there is one: a damaged one is found here, by name.
+		if _, err := chunk.OffsetIndex(); err != nil && !errors.Is(err, parquet.ErrMissingOffsetIndex) {
+			return err
+		}
+	}
+
 	pages := chunk.Pages()
 	defer func() { err = errors.Join(err, pages.Close()) }()
+	if from > 0 {
+		if err := pages.SeekToRow(from); err != nil {
+			return err
+		}
+	}
+
 	words := map[string]string{} // one copy of each: the rows of a span repeat few of them
 	for done := 0; done < len(rows); {
 		page, err := pages.ReadPage()
