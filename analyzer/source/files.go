@@ -1,11 +1,11 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
@@ -90,8 +90,7 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 		return info, err
 	}
 
-	var first string // the first line that was not understood
-	off := false     // recording was
+	off := false // recording was
 	counts := rollup.Counts{Lost: map[rollup.Lost]uint64{}}
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
@@ -102,10 +101,6 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 		take(&r.rows)
 		info.Steps += len(r.rows.Steps)
 		info.Parts += r.segments
-		if first == "" {
-			first = r.odd
-		}
-
 		addCounts(&counts, &r.counts)
 		o.progress(i+1, len(dirs))
 		return nil
@@ -117,10 +112,10 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 	info.Lines, info.Unknown, info.Torn = int(counts.Lines), int(notUnderstood(counts)), int(counts.Torn)
 	// Without steps there is no verdict, unless the switch explains it: then that is the verdict.
 	if info.Steps == 0 && !off {
-		return info, t.nothing(job, info, counts, first)
+		return info, t.nothing(job, info, counts)
 	}
 
-	info.notes(counts, first)
+	info.notes(counts)
 	return info, nil
 }
 
@@ -137,7 +132,7 @@ func (t *tree) of(job string) []segment.RankDir {
 }
 
 // nothing says why a job gave no step.
-func (t *tree) nothing(job string, info Info, c rollup.Counts, first string) error {
+func (t *tree) nothing(job string, info Info, c rollup.Counts) error {
 	where := fmt.Sprintf("read job %s in %s: no step in it", quoteIfOdd(job), t.dir)
 	switch {
 	case info.Parts == 0:
@@ -149,20 +144,20 @@ func (t *tree) nothing(job string, info Info, c rollup.Counts, first string) err
 	case info.Lines == 0:
 		return fmt.Errorf("%s: nothing stands in its %d files: wait until the agent has written something", where, info.Parts)
 	case info.Unknown == info.Lines:
-		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, info.Parts, first)
+		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, info.Parts, c.Odd)
 	case c.LostFor(rollup.BadTime) > 0:
 		return fmt.Errorf("%s: %d lines in %d files, %d of them with a time that can't be right (%s): was the clock of the machine set?", where, info.Lines, info.Parts, c.LostFor(rollup.BadTime), badTime)
 	case info.Unknown > 0:
-		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, info.Parts, info.Unknown, first)
+		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, info.Parts, info.Unknown, c.Odd)
 	}
 
 	return fmt.Errorf("%s: %d lines in %d files: is the kind Step on (`laggard trace status`), has a step ended yet?", where, info.Lines, info.Parts)
 }
 
 // notes adds what a person should know of the files.
-func (i *Info) notes(c rollup.Counts, first string) {
+func (i *Info) notes(c rollup.Counts) {
 	if n := notUnderstood(c); n > 0 {
-		i.Notes = append(i.Notes, fmt.Sprintf("%d of %d lines were not understood and left out; the first is %s", n, c.Lines, first))
+		i.Notes = append(i.Notes, fmt.Sprintf("%d of %d lines were not understood and left out; the first is %s", n, c.Lines, c.Odd))
 	}
 
 	if c.Torn > 0 {
@@ -199,6 +194,7 @@ func addCounts(sum, c *rollup.Counts) {
 	sum.Garbage += c.Garbage
 	sum.Torn += c.Torn
 	sum.TornBytes += c.TornBytes
+	sum.Odd = cmp.Or(sum.Odd, c.Odd)
 	sum.Damaged = append(sum.Damaged, c.Damaged...)
 	for lost, n := range c.Lost {
 		sum.Lost[lost] += n
@@ -210,7 +206,6 @@ type rolled struct {
 	rows     row.Rows
 	counts   rollup.Counts
 	segments int
-	odd      string // file:offset and beginning of the first line that was not understood
 }
 
 // again is how often a rank is read anew because a segment was aged away between
@@ -242,44 +237,7 @@ func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, commu
 			r.rows.Communications = nil
 		}
 
-		if notUnderstood(r.counts) > 0 {
-			r.odd = oddLine(dir, segments)
-		}
-
 		return r, nil
-	}
-}
-
-// oddLine finds the first line of a rank that the rollup does not understand, and
-// says where it is and how it begins; "" when there is none.
-func oddLine(dir segment.RankDir, segments []segment.Info) string {
-	for _, info := range segments {
-		if found := oddLineOf(dir, filepath.Join(dir.Path, info.Name)); found != "" {
-			return found
-		}
-	}
-
-	return ""
-}
-
-// oddLineOf looks into one segment, as far as it can be read.
-func oddLineOf(dir segment.RankDir, path string) string {
-	f, err := segment.OpenReader(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	// The rollup itself says what it does not understand, so this one reads for its counts alone.
-	probe := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.None})
-	for {
-		line, offset, err := f.Next()
-		if err != nil {
-			return ""
-		}
-
-		if probe.Line(offset, line); notUnderstood(probe.Counts()) > 0 {
-			return fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
-		}
 	}
 }
 

@@ -37,6 +37,8 @@ type Counts struct {
 	Torn      uint64 // lines cut in the middle
 	TornBytes uint64 // after the last '\n'
 
+	// Odd is the first line of Unknown and Garbage that Feed read: its file and offset, and how it begins.
+	Odd string `json:",omitempty"`
 	// Damaged are the compressed segments that Feed could not read to their end, with the
 	// cause. What stands before the damage was read.
 	Damaged []string

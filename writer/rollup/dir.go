@@ -122,6 +122,10 @@ func (s *Stream) feed(dir segment.RankDir, name string, begin func(record.ID, st
 		}
 
 		s.Line(offset, line)
+		if s.counts.Odd == "" && s.counts.Unknown+s.counts.Garbage > 0 {
+			s.counts.Odd = fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
+		}
+
 		if err := next(len(line)); err != nil {
 			return err
 		}
