@@ -216,7 +216,7 @@ func spansOf(paths []string) ([]span, error) {
 		}
 
 		if info.Size() <= smallFile {
-			spans = append(spans, span{path: path, group: -1})
+			spans = append(spans, span{path: path, to: wholeFile})
 			continue
 		}
 
@@ -226,10 +226,8 @@ func spansOf(paths []string) ([]span, error) {
 				return nil, err
 			}
 
-			for i, g := range p.RowGroups() {
-				for from := int64(0); from < g.NumRows(); from += spanRows {
-					some = append(some, span{path, i, from, min(from+spanRows, g.NumRows())})
-				}
+			for from := int64(0); from < p.NumRows(); from += spanRows {
+				some = append(some, span{path, from, min(from+spanRows, p.NumRows())})
 			}
 
 			return some, f.Close()

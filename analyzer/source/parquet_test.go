@@ -127,22 +127,32 @@ func TestParquet_LargeFilesInSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var got []row.Step
 	for _, path := range files {
-		for from := int64(0); ; from += 777 {
-			rows, err := readSpan(span{path: path, from: from, to: min(from+777, 6000)}, stepColumns, "j", nil)
-			if err != nil {
-				t.Fatal(err)
+		for _, cut := range []bool{false, true} {
+			if cut { // row groups that end in the middle of spans
+				if err := goparquet.WriteFile(path, want, goparquet.MaxRowsPerRowGroup(1000)); err != nil {
+					t.Fatal(err)
+				}
 			}
 
-			if got = append(got, rows...); from+777 >= 6000 {
-				break
+			var got []row.Step
+			for from := int64(0); from < 6000; from += 777 {
+				rows, err := readSpan(span{path: path, from: from, to: min(from+777, 6000)}, stepColumns, "j", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				got = append(got, rows...)
+			}
+
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("spans give other rows:\n%.2000s", diff)
 			}
 		}
-	}
 
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("spans give other rows:\n%.2000s", diff)
+		if _, err := readSpan(span{path: path, from: 5999, to: 6001}, stepColumns, "j", nil); err == nil {
+			t.Error("a span behind the file's end is no error")
+		}
 	}
 }
 
@@ -169,8 +179,8 @@ func TestParquet_RowGroupOfAnotherTool(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if spans, err := spansOf([]string{path}); err != nil || len(spans) != 9 || spans[8].group != 0 {
-		t.Fatalf("spans %v, %v; want 9 of row group 0", spans, err)
+	if spans, err := spansOf([]string{path}); err != nil || len(spans) != 9 {
+		t.Fatalf("spans %v, %v; want 9", spans, err)
 	}
 
 	s, err := Open(t.Context(), "parquet:"+dir, Options{})
@@ -267,7 +277,7 @@ func FuzzReadSpan(f *testing.F) {
 			t.Fatal(err)
 		}
 
-		_, _ = guarded(path, func() ([]row.Step, error) { return readSpan(span{path: path, group: -1}, stepColumns, "j", nil) })
+		_, _ = guarded(path, func() ([]row.Step, error) { return readSpan(span{path: path, to: wholeFile}, stepColumns, "j", nil) })
 		_, _ = guarded(path, func() ([]row.Rank, error) { return readRanks(path, "j") })
 	})
 }

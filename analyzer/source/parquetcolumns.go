@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
@@ -13,21 +12,21 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// span is a range of rows of one row group of a file: what one worker reads at
-// a time.
+// span is a range of a file's rows: what one worker reads at a time.
 type span struct {
 	path     string
-	group    int   // row group; -1 is the whole of a small file
-	from, to int64 // rows of the group
+	from, to int64
 }
 
-// spanRows bounds the rows that a worker holds, smallFile the bytes of a file
-// that is read without asking first how many rows it has.
 const (
-	spanRows  = 128 << 10
+	// spanRows bounds the rows that a worker holds. It is the row group of our own files, so that a span of
+	// them is in one; those of others may be cut anywhere.
+	spanRows = 128 << 10
+	// smallFile is the bytes of a file that is read without asking first how many rows it has, wholeFile the
+	// end of its span, mostRows what it may unfold to.
 	smallFile = 64 << 10
-	// mostRows bounds what a small file may unfold to.
-	mostRows = 4 << 20
+	wholeFile = -1
+	mostRows  = 4 << 20
 )
 
 // read reads the rows of a span of a table, as a part does.
@@ -55,23 +54,26 @@ func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows 
 	}
 
 	defer func() { err = errors.Join(err, f.Close()) }()
-	groups := p.RowGroups()
-	if s.group >= 0 {
-		if s.group >= len(groups) {
-			return nil, errors.New("the file changed while it was read")
+	if s.to == wholeFile {
+		if s.to = p.NumRows(); s.to > mostRows {
+			return nil, fmt.Errorf("%d rows in a file of %d bytes", s.to, p.Size())
 		}
-
-		return readGroup(p, groups[s.group], s.from, s.to, columns, job, rows)
 	}
 
-	if p.NumRows() > mostRows {
-		return nil, fmt.Errorf("%d rows in a file of %d bytes", p.NumRows(), p.Size())
+	first := int64(0) // row of the group
+	for _, g := range p.RowGroups() {
+		from, to := max(s.from-first, 0), min(s.to-first, g.NumRows())
+		if from < to {
+			if rows, err = readGroup(p, g, from, to, columns, job, rows); err != nil {
+				return nil, err
+			}
+		}
+
+		first += g.NumRows()
 	}
 
-	for _, g := range groups {
-		if rows, err = readGroup(p, g, 0, g.NumRows(), columns, job, rows); err != nil {
-			return nil, err
-		}
+	if int64(len(rows)) != s.to-s.from {
+		return nil, fmt.Errorf("%d rows where %d were expected: the file changed while it was read, or its row groups don't add up", len(rows), s.to-s.from)
 	}
 
 	return rows, nil
@@ -79,10 +81,6 @@ func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows 
 
 // readGroup appends rows from…to of a row group to rows.
 func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, columns []column[T], job string, rows []T) ([]T, error) {
-	if from < 0 || to < from || to > g.NumRows() || to-from > math.MaxInt32 {
-		return nil, fmt.Errorf("a row group of %d rows where %d to %d were expected", g.NumRows(), from, to)
-	}
-
 	first := len(rows)
 	rows = slices.Grow(rows, int(to-from))[:first+int(to-from)]
 	assignJob(rows[first:], job)
