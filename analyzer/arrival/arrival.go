@@ -43,15 +43,9 @@ var symmetric = map[string]bool{"allreduce": true, "allgather": true, "reducesca
 // Job collects the ranges of one job.
 type Job struct {
 	nodes   map[uint32]string
-	members map[membership]string
+	members map[uint32]map[string]string // of each rank's communicators, by name
 	calls   []call
 	more    bool // than are held
-}
-
-// membership is a rank and a communicator's name.
-type membership struct {
-	rank  uint32
-	group string
 }
 
 // call is one rank's part in a collective.
@@ -72,16 +66,20 @@ type clocks struct {
 }
 
 // NewJob returns an empty job.
-func NewJob() *Job { return &Job{nodes: map[uint32]string{}, members: map[membership]string{}} }
+func NewJob() *Job { return &Job{nodes: map[uint32]string{}, members: map[uint32]map[string]string{}} }
 
 // Take takes identities and ranges, in any order and in parts; it keeps neither slice.
 func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
 		r := &ranks[i]
 		j.nodes[r.Rank] = r.Node
+		if j.members[r.Rank] == nil {
+			j.members[r.Rank] = map[string]string{}
+		}
+
 		for k, g := range r.Groups {
 			if _, name, index := topology.SplitGroup(g); index >= 0 && name != "" && k < len(r.GroupRanks) {
-				j.members[membership{r.Rank, name}] = fmt.Sprint(r.GroupRanks[k])
+				j.members[r.Rank][name] = fmt.Sprint(r.GroupRanks[k])
 			}
 		}
 	}
@@ -128,7 +126,7 @@ func (j *Job) Order() *verdict.Arrivals {
 func (j *Job) collectives() [][]call {
 	for i := range j.calls {
 		c := &j.calls[i]
-		if m := j.members[membership{c.rank, c.group}]; m != "" {
+		if m := j.members[c.rank][c.group]; m != "" {
 			c.group = m
 		}
 	}

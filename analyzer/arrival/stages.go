@@ -73,20 +73,22 @@ func (s *Stages) Finding() *verdict.Finding {
 		return nil // its forward passes wait inside
 	}
 
-	if len(heavy) == 0 || s.oneNode(heavy) {
-		return nil
-	}
-
 	f := &verdict.Finding{Kind: verdict.StageImbalance, Stages: heavy, Ranks: []int{}}
-	least, most := medianOf(work, heavy, false), medianOf(work, heavy, true)
-	f.Ratio = math.Round(most/least*1e3) / 1e3
-	f.JobImpact = math.Round(s.saved(work, heavy)*1e4) / 1e4
+	nodes := map[int32]bool{}
 	for r, rank := range s.layout.Ranks {
 		if g := s.layout.Role[r]; g >= 0 && s.layout.Present[r] && slices.Contains(heavy, s.layout.Roles[g].Stage) {
 			f.Ranks = append(f.Ranks, rank)
+			nodes[s.layout.Node[r]] = true
 		}
 	}
 
+	if len(nodes) == 0 || len(nodes) == 1 && !nodes[frame.None] {
+		return nil
+	}
+
+	least, most := medianOf(work, heavy, false), medianOf(work, heavy, true)
+	f.Ratio = math.Round(most/least*1e3) / 1e3
+	f.JobImpact = math.Round(s.saved(work, heavy)*1e4) / 1e4
 	names, times := make([]string, len(heavy)), make([]string, len(work))
 	for i, h := range heavy {
 		names[i] = fmt.Sprint(h)
@@ -104,25 +106,6 @@ func (s *Stages) Finding() *verdict.Finding {
 	f.Detail = fmt.Sprintf("every rank of stage %s takes longer than every rank of the others: %.2f times the %s time (%s a step by stage), seen in %s",
 		strings.Join(names, ", "), f.Ratio, what, strings.Join(times, ", "), steps)
 	return f
-}
-
-// oneNode reports whether the stages run on one node that is known.
-func (s *Stages) oneNode(stages []int) bool {
-	node := int32(-1)
-	for r, g := range s.layout.Role {
-		if g < 0 || !s.layout.Present[r] || !slices.Contains(stages, s.layout.Roles[g].Stage) {
-			continue
-		}
-
-		n := s.layout.Node[r]
-		if n < 0 || node >= 0 && n != node {
-			return false
-		}
-
-		node = n
-	}
-
-	return true
 }
 
 // stages are the mean times of a metric by stage, sorted; nil where they are not known of every rank.

@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// How a patch is merged into what is there.
+// Types of bodies: what is made, and how a patch is merged into what is there.
 const (
+	jsonBody       = "application/json"
 	mergePatch     = "application/merge-patch+json"
 	strategicPatch = "application/strategic-merge-patch+json" // lists by their key, where they have one
 	applyPatch     = "application/apply-patch+yaml"
@@ -56,39 +57,45 @@ type API struct {
 	Namespace string       // of the pod that this process runs in, "" outside of one
 }
 
-// Get returns what the API answers to a path.
-func (a API) Get(ctx context.Context, path string) ([]byte, error) {
-	return a.call(ctx, http.MethodGet, path, "", nil)
+// Get decodes what the API answers to a path into the value that into points to.
+func (a API) Get(ctx context.Context, path string, into any) error {
+	return a.call(ctx, http.MethodGet, path, "", nil, into)
 }
 
-// write sends a body as JSON.
-func (a API) write(ctx context.Context, method, path, content string, body any) error {
-	b, err := json.Marshal(body)
-	if err != nil {
-		panic("BUG: marshal request: " + err.Error())
-	}
-
-	_, err = a.call(ctx, method, path, content, b)
-	return err
-}
-
-// call sends a request as the account that the token is of. content is the type of the body.
-func (a API) call(ctx context.Context, method, path, content string, body []byte) ([]byte, error) {
+// call sends a request as the account that the token is of. body, nil for none, goes as JSON, whose type
+// content is; the answer is decoded into the value that into points to, unless that is nil.
+func (a API) call(ctx context.Context, method, path, content string, body, into any) error {
 	header := http.Header{}
-	if content != "" {
+	var sent []byte
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			panic("BUG: marshal request: " + err.Error())
+		}
+
+		sent = b
 		header.Set("Content-Type", content)
 	}
 
 	if a.TokenFile != "" {
 		token, err := os.ReadFile(a.TokenFile) // it is rotated under us
 		if err != nil {
-			return nil, fmt.Errorf("read token: %w", err)
+			return fmt.Errorf("read token: %w", err)
 		}
 
 		header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
 
-	return send(ctx, cmp.Or(a.Client, http.DefaultClient), method, strings.TrimSuffix(a.Server, "/")+path, header, body)
+	answer, err := send(ctx, cmp.Or(a.Client, http.DefaultClient), method, strings.TrimSuffix(a.Server, "/")+path, header, sent)
+	if err != nil || into == nil {
+		return err
+	}
+
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("decode the answer to %s %s: %w", method, path, err)
+	}
+
+	return nil
 }
 
 // maxAnswer bounds what is read of an answer: a list of thousands of jobs.

@@ -2,7 +2,6 @@ package health
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,14 +41,9 @@ func leasePath(namespace string) string {
 
 // Leases returns the Leases of a namespace that have a label, as they are at this moment.
 func (a API) Leases(ctx context.Context, namespace, label string) ([]Lease, error) {
-	body, err := a.Get(ctx, leasePath(namespace)+"?labelSelector="+url.QueryEscape(label))
-	if err != nil {
-		return nil, fmt.Errorf("list Leases in namespace %s: %w", namespace, mayLease(err, namespace))
-	}
-
 	var list struct{ Items []Lease }
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("decode Leases: %w", err)
+	if err := a.Get(ctx, leasePath(namespace)+"?labelSelector="+url.QueryEscape(label), &list); err != nil {
+		return nil, fmt.Errorf("list Leases in namespace %s: %w", namespace, mayLease(err, namespace))
 	}
 
 	return list.Items, nil
@@ -59,17 +53,12 @@ func (a API) Leases(ctx context.Context, namespace, label string) ([]Lease, erro
 // error is ErrConflict. l becomes what the server has.
 func (a API) SetLease(ctx context.Context, namespace string, l *Lease) error {
 	l.APIVersion, l.Kind = "coordination.k8s.io/v1", "Lease"
-	b, err := json.Marshal(l)
-	if err != nil {
-		panic("BUG: marshal Lease: " + err.Error())
-	}
-
 	method, path := http.MethodPost, leasePath(namespace)
 	if l.Metadata.ResourceVersion != "" {
 		method, path = http.MethodPut, path+"/"+url.PathEscape(l.Metadata.Name)
 	}
 
-	body, err := a.call(ctx, method, path, "application/json", b)
+	err := a.call(ctx, method, path, jsonBody, l, l)
 	if answered(err, http.StatusConflict, http.StatusNotFound) {
 		err = errors.Join(ErrConflict, err)
 	}
@@ -78,17 +67,13 @@ func (a API) SetLease(ctx context.Context, namespace string, l *Lease) error {
 		return fmt.Errorf("write Lease %s/%s: %w", namespace, l.Metadata.Name, mayLease(err, namespace))
 	}
 
-	if err := json.Unmarshal(body, l); err != nil {
-		return fmt.Errorf("decode Lease: %w", err)
-	}
-
 	return nil
 }
 
 // DeleteLease takes a Lease away, unless somebody has written it since it was read.
 func (a API) DeleteLease(ctx context.Context, namespace string, l *Lease) error {
-	err := a.write(ctx, http.MethodDelete, leasePath(namespace)+"/"+url.PathEscape(l.Metadata.Name), "application/json",
-		map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]any{"resourceVersion": l.Metadata.ResourceVersion}})
+	err := a.call(ctx, http.MethodDelete, leasePath(namespace)+"/"+url.PathEscape(l.Metadata.Name), jsonBody,
+		map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]any{"resourceVersion": l.Metadata.ResourceVersion}}, nil)
 	if err == nil || answered(err, http.StatusConflict, http.StatusNotFound) {
 		return nil
 	}

@@ -74,15 +74,6 @@ func (c *Cluster) reschedule(name string, n *node, bad bool) call {
 func (m *rescheduling) find(node string) call {
 	return call{node: node, words: "find AscendJob " + m.Job, reads: true,
 		do: func(ctx context.Context, api API) error {
-			body, err := api.Get(ctx, ascendJobs+"/ascendjobs")
-			if missing(err) {
-				return nil // no MindCluster
-			}
-
-			if err != nil {
-				return err
-			}
-
 			var list struct {
 				Items []struct {
 					Metadata struct {
@@ -91,8 +82,13 @@ func (m *rescheduling) find(node string) call {
 					}
 				}
 			}
-			if err := json.Unmarshal(body, &list); err != nil {
-				return fmt.Errorf("decode AscendJobs: %w", err)
+			err := api.Get(ctx, ascendJobs+"/ascendjobs", &list)
+			if missing(err) {
+				return nil // no MindCluster
+			}
+
+			if err != nil {
+				return err
 			}
 
 			for _, i := range list.Items {
@@ -147,7 +143,7 @@ func (m *rescheduling) unlabel(node string) call {
 // patch changes the job's metadata. A job that has gone needs no labels any more.
 func (m *rescheduling) patch(node, words string, meta map[string]any, done func()) call {
 	return call{node: node, words: words, done: done, do: func(ctx context.Context, api API) error {
-		err := api.write(ctx, http.MethodPatch, m.Path, mergePatch, map[string]any{"metadata": meta})
+		err := api.call(ctx, http.MethodPatch, m.Path, mergePatch, map[string]any{"metadata": meta}, nil)
 		if missing(err) {
 			return nil // the job has gone
 		}

@@ -2,7 +2,6 @@ package health
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -123,14 +122,9 @@ const (
 // wrote in between; if somebody did, it reads again.
 func (a API) change(ctx context.Context, name string, with func(*object) map[string]any) error {
 	for try := range conflictTries {
-		body, err := a.Get(ctx, nodePath(name))
-		if err != nil {
-			return err
-		}
-
 		var o object
-		if err := json.Unmarshal(body, &o); err != nil {
-			return fmt.Errorf("decode node: %w", err)
+		if err := a.Get(ctx, nodePath(name), &o); err != nil {
+			return err
 		}
 
 		e := with(&o)
@@ -144,7 +138,7 @@ func (a API) change(ctx context.Context, name string, with func(*object) map[str
 		}
 
 		e["metadata"].(map[string]any)["resourceVersion"] = o.Metadata.ResourceVersion
-		err = a.write(ctx, http.MethodPatch, nodePath(name), mergePatch, e)
+		err := a.call(ctx, http.MethodPatch, nodePath(name), mergePatch, e, nil)
 		if !answered(err, http.StatusConflict) || try == conflictTries-1 {
 			return err
 		}
@@ -163,7 +157,7 @@ func (a API) change(ctx context.Context, name string, with func(*object) map[str
 // setCondition adds or replaces one condition: that list has a key, so others' stay.
 func (a API) setCondition(ctx context.Context, name string, c map[string]any) error {
 	body := map[string]any{"status": map[string]any{"conditions": []any{c}}}
-	return a.write(ctx, http.MethodPatch, nodePath(name)+"/status", strategicPatch, body)
+	return a.call(ctx, http.MethodPatch, nodePath(name)+"/status", strategicPatch, body, nil)
 }
 
 // removeCondition takes ours off the list.
@@ -184,17 +178,12 @@ func (a API) ours(ctx context.Context, take func(*object)) error {
 			path += "&continue=" + url.QueryEscape(next)
 		}
 
-		body, err := a.Get(ctx, path)
-		if err != nil {
-			return err
-		}
-
 		var page struct {
 			Metadata struct{ Continue string }
 			Items    []object
 		}
-		if err := json.Unmarshal(body, &page); err != nil {
-			return fmt.Errorf("decode nodes: %w", err)
+		if err := a.Get(ctx, path, &page); err != nil {
+			return err
 		}
 
 		for i := range page.Items {

@@ -267,7 +267,7 @@ func (c *Cluster) post(e event) call {
 	return call{
 		words: "event on node " + e.Node + ": " + e.Message,
 		do: func(ctx context.Context, api API) error {
-			err := api.write(ctx, http.MethodPost, path, "application/json", body)
+			err := api.call(ctx, http.MethodPost, path, jsonBody, body, nil)
 			if answered(err, http.StatusConflict) {
 				return nil // an earlier try came through
 			}

@@ -45,35 +45,21 @@ func (c *Cluster) Sync(ctx context.Context) time.Duration {
 	return min(idle, c.o.Hold)
 }
 
-// perform makes a call and notes how it went. It returns how long to wait before any
-// other, and the error that this is for.
+// perform makes a call, in a dry run says what it would do, and notes how it went. It returns how long to
+// wait before any other, and the error that this is for.
 func (c *Cluster) perform(ctx context.Context, j call) (time.Duration, error) {
-	err := c.carryOut(ctx, j)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.result(j, err, c.o.Now())
-}
-
-// carryOut makes the call, or says what it would do.
-func (c *Cluster) carryOut(ctx context.Context, j call) error {
+	var err error
 	if c.o.DryRun && !j.dry {
 		c.o.Log.Info("dry run: would write", "what", j.words)
-		return nil
-	}
-
-	if err := j.do(ctx, c.o.API); err != nil {
-		return fmt.Errorf("%s: %w", j.words, err)
-	}
-
-	if !j.reads {
+	} else if err = j.do(ctx, c.o.API); err != nil {
+		err = fmt.Errorf("%s: %w", j.words, err)
+	} else if !j.reads {
 		c.o.Log.Info("written to the cluster", "what", j.words)
 	}
 
-	return nil
-}
-
-// result notes how a call went.
-func (c *Cluster) result(j call, err error, now time.Time) (time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.o.Now()
 	switch {
 	case err == nil:
 		c.back.reset(c.o.Log)

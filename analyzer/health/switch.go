@@ -51,22 +51,17 @@ func (a API) SetSwitch(ctx context.Context, namespace, job string, words any) (s
 
 // jobOwner finds a job by the PodGroups of its namespace: who owns one is a job.
 func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error) {
-	body, err := a.Get(ctx, podGroups+url.PathEscape(namespace)+"/podgroups")
-	if err != nil {
-		if answered(err, http.StatusNotFound) {
-			return owner{}, fmt.Errorf("list PodGroups: %w: the cluster has no Volcano, so no MindCluster", err)
-		}
-
-		return owner{}, fmt.Errorf("list PodGroups: %w", mayNot(err, namespace, switchRole, "list on podgroups.scheduling.volcano.sh", "--verb=list --resource=podgroups.scheduling.volcano.sh"))
-	}
-
 	var list struct {
 		Items []struct {
 			Metadata struct{ OwnerReferences []owner }
 		}
 	}
-	if err := json.Unmarshal(body, &list); err != nil {
-		return owner{}, fmt.Errorf("decode PodGroups: %w", err)
+	if err := a.Get(ctx, podGroups+url.PathEscape(namespace)+"/podgroups", &list); err != nil {
+		if answered(err, http.StatusNotFound) {
+			return owner{}, fmt.Errorf("list PodGroups: %w: the cluster has no Volcano, so no MindCluster", err)
+		}
+
+		return owner{}, fmt.Errorf("list PodGroups: %w", mayNot(err, namespace, switchRole, "list on podgroups.scheduling.volcano.sh", "--verb=list --resource=podgroups.scheduling.volcano.sh"))
 	}
 
 	for _, i := range list.Items {
@@ -85,7 +80,7 @@ func (a API) jobOwner(ctx context.Context, namespace, job string) (owner, error)
 func (a API) applyConfigMap(ctx context.Context, namespace, name string, metadata map[string]any, data map[string]string) error {
 	metadata["name"], metadata["namespace"] = name, namespace
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/configmaps/" + url.PathEscape(name) + "?fieldManager=laggard&force=true"
-	return a.write(ctx, http.MethodPatch, path, applyPatch, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+	return a.call(ctx, http.MethodPatch, path, applyPatch, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, nil)
 }
 
 // mayNot names the right that is missing where the API server refused, and the role that

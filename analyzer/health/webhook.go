@@ -67,7 +67,7 @@ func (h *Webhook) Send(ctx context.Context) time.Duration {
 	for _, job := range slices.Sorted(maps.Keys(h.waiting)) {
 		m := h.waiting[job]
 		h.mu.Unlock()
-		_, err := send(ctx, h.client, http.MethodPost, h.url, http.Header{"Content-Type": {"application/json"}, KeyHeader: {m.key}}, []byte(m.body))
+		_, err := send(ctx, h.client, http.MethodPost, h.url, http.Header{"Content-Type": {jsonBody}, KeyHeader: {m.key}}, []byte(m.body))
 		h.mu.Lock()
 		if err != nil {
 			return h.back.fail(fmt.Errorf("post verdict on job %s: %w", job, err), h.now(), h.log)

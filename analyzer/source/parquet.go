@@ -206,7 +206,7 @@ func readRanks(path, job string) (ranks []row.Rank, err error) {
 	return ranks, nil
 }
 
-// spansOf cuts large files into their row groups; a small file is one span.
+// spansOf cuts large files into spans of rows; a small file is one.
 func spansOf(paths []string) ([]span, error) {
 	var spans []span
 	for _, path := range paths {
@@ -216,7 +216,7 @@ func spansOf(paths []string) ([]span, error) {
 		}
 
 		if info.Size() <= smallFile {
-			spans = append(spans, span{path: path, group: -1})
+			spans = append(spans, span{path: path, to: wholeFile})
 			continue
 		}
 
@@ -226,8 +226,8 @@ func spansOf(paths []string) ([]span, error) {
 				return nil, err
 			}
 
-			for i := range p.RowGroups() {
-				some = append(some, span{path, i})
+			for from := int64(0); from < p.NumRows(); from += spanRows {
+				some = append(some, span{path, from, min(from+spanRows, p.NumRows())})
 			}
 
 			return some, f.Close()

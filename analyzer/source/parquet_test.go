@@ -118,7 +118,7 @@ func TestParquet_JobsByContent(t *testing.T) {
 	}
 }
 
-// TestParquet_LargeFilesInSpans reads a file by its row groups and expects the same rows.
+// TestParquet_LargeFilesInSpans cuts a file into spans and expects the same rows.
 func TestParquet_LargeFilesInSpans(t *testing.T) {
 	dir := t.TempDir()
 	want := fill(t, dir, "j", 3, 2000)
@@ -128,28 +128,78 @@ func TestParquet_LargeFilesInSpans(t *testing.T) {
 	}
 
 	for _, path := range files {
-		if err := goparquet.WriteFile(path, want, goparquet.MaxRowsPerRowGroup(777)); err != nil {
-			t.Fatal(err)
+		for _, cut := range []bool{false, true} {
+			if cut { // row groups that end in the middle of spans
+				if err := goparquet.WriteFile(path, want, goparquet.MaxRowsPerRowGroup(1000)); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			var got []row.Step
+			for from := int64(0); from < 6000; from += 777 {
+				rows, err := readSpan(span{path: path, from: from, to: min(from+777, 6000)}, stepColumns, "j", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				got = append(got, rows...)
+			}
+
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("spans give other rows:\n%.2000s", diff)
+			}
+		}
+
+		if _, err := readSpan(span{path: path, from: 5999, to: 6001}, stepColumns, "j", nil); err == nil {
+			t.Error("a span behind the file's end is no error")
 		}
 	}
+}
 
-	spans, err := spansOf(files)
-	if err != nil || len(spans) != 8*len(files) {
-		t.Fatalf("%d spans of %d files, %v; want 8 a file", len(spans), len(files), err)
+// TestParquet_RowGroupOfAnotherTool reads a row group of more than Arrow's million rows, in parts.
+func TestParquet_RowGroupOfAnotherTool(t *testing.T) {
+	type step struct {
+		Rank    uint32 `parquet:"rank"`
+		Step    uint64 `parquet:"step"`
+		StartNs int64  `parquet:"start_ns"`
 	}
 
-	var got []row.Step
-	for _, s := range spans {
-		rows, err := readSpan(s, stepColumns, "j", nil)
-		if err != nil {
-			t.Fatal(err)
+	rows := make([]step, 1<<20+1)
+	for i := range rows {
+		rows[i] = step{Rank: 3, Step: uint64(i), StartNs: int64(i) * 1000}
+	}
+
+	dir := t.TempDir()
+	path := filepath.Join(layout.Folder(dir, row.StepsTable, "j"), "other.parquet")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := goparquet.WriteFile(path, rows); err != nil {
+		t.Fatal(err)
+	}
+
+	if spans, err := spansOf([]string{path}); err != nil || len(spans) != 9 {
+		t.Fatalf("spans %v, %v; want 9", spans, err)
+	}
+
+	s, err := Open(t.Context(), "parquet:"+dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	next := int64(0)
+	_, err = s.Load(t.Context(), "j", func(r *row.Rows) {
+		for i := range r.Steps {
+			if got := r.Steps[i]; got.Job != "j" || got.Rank != 3 || got.Step != uint64(next) || got.StartNs != next*1000 {
+				t.Fatalf("row %d is %+v", next, got)
+			}
+
+			next++
 		}
-
-		got = append(got, rows...)
-	}
-
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("spans give other rows:\n%.2000s", diff)
+	}, Options{Workers: 2})
+	if err != nil || next != int64(len(rows)) {
+		t.Fatalf("%d of %d rows, %v", next, len(rows), err)
 	}
 }
 
@@ -227,7 +277,7 @@ func FuzzReadSpan(f *testing.F) {
 			t.Fatal(err)
 		}
 
-		_, _ = guarded(path, func() ([]row.Step, error) { return readSpan(span{path: path, group: -1}, stepColumns, "j", nil) })
+		_, _ = guarded(path, func() ([]row.Step, error) { return readSpan(span{path: path, to: wholeFile}, stepColumns, "j", nil) })
 		_, _ = guarded(path, func() ([]row.Rank, error) { return readRanks(path, "j") })
 	})
 }

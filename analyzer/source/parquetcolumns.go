@@ -12,19 +12,21 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// span is a row group of a file: what one worker reads at a time.
+// span is a range of a file's rows: what one worker reads at a time.
 type span struct {
-	path  string
-	group int // -1 is the whole of a small file
+	path     string
+	from, to int64
 }
 
 const (
-	// smallFile is the bytes of a file that is read without asking first how many row groups it has.
+	// spanRows bounds the rows that a worker holds. It is the row group of our own files, so that a span of
+	// them is in one; those of others may be cut anywhere.
+	spanRows = 128 << 10
+	// smallFile is the bytes of a file that is read without asking first how many rows it has, wholeFile the
+	// end of its span, mostRows what it may unfold to.
 	smallFile = 64 << 10
-	// mostRows bounds what a small file may unfold to, groupRows the row groups of all: our own have 128 Ki
-	// rows at most, those of Arrow 1 Mi where nobody says otherwise.
+	wholeFile = -1
 	mostRows  = 4 << 20
-	groupRows = 1 << 20
 )
 
 // read reads the rows of a span of a table, as a part does.
@@ -52,37 +54,35 @@ func readSpan[T any](s span, columns []column[T], job string, buffer []T) (rows 
 	}
 
 	defer func() { err = errors.Join(err, f.Close()) }()
-	groups := p.RowGroups()
-	if s.group >= 0 {
-		if s.group >= len(groups) {
-			return nil, errors.New("the file changed while it was read")
+	if s.to == wholeFile {
+		if s.to = p.NumRows(); s.to > mostRows {
+			return nil, fmt.Errorf("%d rows in a file of %d bytes", s.to, p.Size())
 		}
-
-		return readGroup(p, groups[s.group], columns, job, rows)
 	}
 
-	if p.NumRows() > mostRows {
-		return nil, fmt.Errorf("%d rows in a file of %d bytes", p.NumRows(), p.Size())
+	first := int64(0) // row of the group
+	for _, g := range p.RowGroups() {
+		from, to := max(s.from-first, 0), min(s.to-first, g.NumRows())
+		if from < to {
+			if rows, err = readGroup(p, g, from, to, columns, job, rows); err != nil {
+				return nil, err
+			}
+		}
+
+		first += g.NumRows()
 	}
 
-	for _, g := range groups {
-		if rows, err = readGroup(p, g, columns, job, rows); err != nil {
-			return nil, err
-		}
+	if int64(len(rows)) != s.to-s.from {
+		return nil, fmt.Errorf("%d rows where %d were expected: the file changed while it was read, or its row groups don't add up", len(rows), s.to-s.from)
 	}
 
 	return rows, nil
 }
 
-// readGroup appends the rows of a row group to rows.
-func readGroup[T any](p *parquet.File, g parquet.RowGroup, columns []column[T], job string, rows []T) ([]T, error) {
-	n := int(g.NumRows())
-	if n < 0 || n > groupRows {
-		return nil, fmt.Errorf("a row group of %d rows, want at most %d", n, groupRows)
-	}
-
+// readGroup appends rows from…to of a row group to rows.
+func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, columns []column[T], job string, rows []T) ([]T, error) {
 	first := len(rows)
-	rows = slices.Grow(rows, n)[:first+n]
+	rows = slices.Grow(rows, int(to-from))[:first+int(to-from)]
 	assignJob(rows[first:], job)
 	chunks := g.ColumnChunks()
 	values := make([]parquet.Value, valuesAtOnce)
@@ -104,7 +104,7 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, columns []column[T], 
 			return nil, fmt.Errorf("column %s is optional or repeated; laggard's are not", c.name)
 		}
 
-		if err := readColumn(chunks[leaf.ColumnIndex], c, values, rows[first:]); err != nil {
+		if err := readColumn(chunks[leaf.ColumnIndex], from, c, values, rows[first:]); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}
@@ -112,10 +112,24 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, columns []column[T], 
 	return rows, nil
 }
 
-// readColumn fills one column of rows from the chunk. values are its own while it reads.
-func readColumn[T any](chunk parquet.ColumnChunk, c column[T], values []parquet.Value, rows []T) (err error) {
+// readColumn fills one column of rows from the chunk, from its row `from` on. values are its own while
+// it reads.
+func readColumn[T any](chunk parquet.ColumnChunk, from int64, c column[T], values []parquet.Value, rows []T) (err error) {
+	if from > 0 {
+		// SeekToRow goes by the index of pages where there is one: a damaged one is found here, by name.
+		if _, err := chunk.OffsetIndex(); err != nil && !errors.Is(err, parquet.ErrMissingOffsetIndex) {
+			return err
+		}
+	}
+
 	pages := chunk.Pages()
 	defer func() { err = errors.Join(err, pages.Close()) }()
+	if from > 0 {
+		if err := pages.SeekToRow(from); err != nil {
+			return err
+		}
+	}
+
 	words := map[string]string{} // one copy of each: the rows of a span repeat few of them
 	for done := 0; done < len(rows); {
 		page, err := pages.ReadPage()

@@ -129,7 +129,7 @@ func parallel[T any](items []T, f func(i int, item T)) {
 
 // builder makes the graph of one step.
 type builder struct {
-	at       map[position]int32
+	at       map[int]map[int32]int32 // see Job
 	length   int64
 	meetings []meeting
 	found    map[comm]int32 // index in meetings
@@ -237,9 +237,9 @@ func (b *builder) meet(rank int, s *timing, seen map[comm]int32) int32 {
 	switch {
 	case s.class != p2p:
 	case s.send:
-		c.from, c.to = b.at[position{rank, s.group}], s.peer
+		c.from, c.to = b.at[rank][s.group], s.peer
 	default:
-		c.from, c.to = s.peer, b.at[position{rank, s.group}]
+		c.from, c.to = s.peer, b.at[rank][s.group]
 	}
 
 	side := c

@@ -108,7 +108,11 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 						r.StartNs, r.DurNs = r.StartNs+100, r.DurNs-100
 					}
 
-					j.at[position{rank, j.groups.Number(r.Group)}] = int32(i)
+					if j.at[rank] == nil {
+						j.at[rank] = map[int32]int32{}
+					}
+
+					j.at[rank][j.groups.Number(r.Group)] = int32(i)
 					now[rank] = end
 					continue
 				case 2:

@@ -38,9 +38,14 @@ type timing struct {
 // is kept but what is played: ranges of the chosen steps.
 func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
+		rank := int(ranks[i].Rank)
+		if j.at[rank] == nil {
+			j.at[rank] = map[int32]int32{}
+		}
+
 		for _, g := range ranks[i].Groups {
 			if _, name, index := topology.SplitGroup(g); index >= 0 {
-				j.at[position{int(ranks[i].Rank), j.groups.Number(name)}] = int32(index)
+				j.at[rank][j.groups.Number(name)] = int32(index)
 			}
 		}
 	}
@@ -98,12 +103,6 @@ func (j *Job) step(n int64) *recorded {
 	}
 
 	return s
-}
-
-// position is a rank in one of its groups, by number: where a place in that group is looked up.
-type position struct {
-	rank  int
-	group int32
 }
 
 // Spread chooses at most limit of the steps, evenly; 0 = all. A job keeps all ranges of

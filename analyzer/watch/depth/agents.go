@@ -2,7 +2,6 @@ package depth
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -74,15 +73,10 @@ const agentPort = "9611"
 // pods asks the cluster for the addresses of the pods on a node that have an agent.
 func (s *Agents) pods(ctx context.Context, node string) ([]string, error) {
 	q := url.Values{"labelSelector": {"laggard/metrics=true"}, "fieldSelector": {"spec.nodeName=" + node + ",status.phase=Running"}}
-	body, err := s.API.Get(ctx, "/api/v1/pods?"+q.Encode())
-	if err != nil {
-		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
-	}
-
 	var list struct {
 		Items []struct{ Status struct{ PodIP string } }
 	}
-	if err := json.Unmarshal(body, &list); err != nil {
+	if err := s.API.Get(ctx, "/api/v1/pods?"+q.Encode(), &list); err != nil {
 		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
 	}
 
