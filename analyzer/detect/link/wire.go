@@ -67,7 +67,7 @@ const (
 // the window was observed; step is a usual step in seconds. The window is not kept. What
 // the steps show by themselves is left to them.
 func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
-	if t.P2P() || len(t.Rows) < 2 || !(step > 0) || w.seenIn[[2]string{t.Name, t.Dim}] {
+	if frame.P2P(t.Op) || len(t.Rows) < 2 || !(step > 0) || w.seenIn[[2]string{t.Name, t.Dim}] {
 		return
 	}
 
