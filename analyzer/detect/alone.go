@@ -125,7 +125,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
 		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
 			slow = slices.DeleteFunc(slow, func(u unit) bool {
-				effect, _ := e.alone[u.signal].Last(u.at)
+				effect, _ := u.test.Last(u.at)
 				return effect < explainedShare*work // everybody changed
 			})
 		}
@@ -133,7 +133,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 
 	here := map[string]bool{}
 	for _, u := range slow {
-		rows, t := e.residents[u.at], e.alone[u.signal]
+		rows, t := u.rows, u.test
 		n := all.of(e.nodeOf(int(rows[0])))
 		if n.State != "" && !here[n.Node] {
 			continue
@@ -177,7 +177,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 
 // pastEvidence is what a rank of a role at home takes now, beside what it would by its past.
 func (e *Engine) pastEvidence(u unit, r int32) verdict.Evidence {
-	effect, z := e.alone[u.signal].Last(u.at)
+	effect, z := u.test.Last(u.at)
 	x := robust.Finite(e.value(int(r), u.signal, threshold.Window), 0)
 	past := x * math.Exp(-effect)
 	if u.signal == loading {
@@ -205,7 +205,7 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 
 			for k := range e.home {
 				if k != g && !disturbed(k) {
-					slow = append(slow, unit{g, s})
+					slow = append(slow, unit{e.alone[s], g, s, e.residents[g]})
 					break
 				}
 			}

@@ -14,7 +14,7 @@ import (
 // more, not enough to say anything of a node.
 type Suspects struct {
 	Rows   []int32       // rows of Layout that are suspect or worse in any signal, ascending
-	Layout *frame.Layout // who is who, read only; nil before the first step
+	Layout *frame.Layout // who is who, read only
 	// Slower is by how much (0.2 = 20 %) the whole job's steps are longer than
 	// before, while no rank is suspect; Since is the step it began with.
 	Slower float64
@@ -25,10 +25,6 @@ type Suspects struct {
 // nothing.
 func (e *Engine) Suspects() Suspects {
 	s := Suspects{Layout: e.layout}
-	if e.layout == nil {
-		return s
-	}
-
 	for r := range e.n {
 		if e.suspected(r) {
 			s.Rows = append(s.Rows, int32(r))

@@ -116,10 +116,7 @@ func (h *Window) Latest(m frame.Metric, k int) [][]float32 {
 // put keeps v as step k of a ring, and returns the ring.
 func (h *Window) put(ring []float32, k int, v []float32) []float32 {
 	if ring == nil {
-		ring = make([]float32, threshold.Window*h.n)
-		for i := range ring {
-			ring[i] = robust.NaN
-		}
+		ring = robust.Unknown(threshold.Window * h.n)
 	}
 
 	copy(ring[k%threshold.Window*h.n:][:h.n], v)

@@ -205,6 +205,22 @@ func Compact(dst, v []float32) []float32 {
 	return dst
 }
 
+// Unknown returns n values none of which was measured.
+func Unknown(n int) []float32 { return slices.Repeat([]float32{NaN}, n) }
+
+// Logs fills out with the logarithms of v, NaN where there is none.
+func Logs(v, out []float32) {
+	for i, x := range v {
+		out[i] = NaN
+		if x > 0 {
+			out[i] = float32(math.Log(float64(x)))
+		}
+	}
+}
+
+// Newest returns the last n of a list that grows at its end, or all of it.
+func Newest[T any](v []T, n int) []T { return v[max(0, len(v)-n):] }
+
 // Median64 returns the median of v without reordering it, NaN for none.
 func Median64(v []float64) float64 {
 	if len(v) == 0 {
