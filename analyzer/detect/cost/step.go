@@ -228,7 +228,7 @@ func (b *Book) mend(i int, f *Fault, together []Fault, t float64) {
 func (b *Book) left(i int, f *Fault, mates []int32, together []Fault) (share float64) {
 	for k := range b.charged {
 		o := &b.charged[k]
-		if o.Slight || !slices.Contains(mates, int32(o.Row)) || slices.ContainsFunc(together, func(x Fault) bool { return x.Row == o.Row }) {
+		if o.Slight || !slices.Contains(mates, int32(o.Row)) || holds(together, o.Row) {
 			continue
 		}
 

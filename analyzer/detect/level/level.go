@@ -366,7 +366,7 @@ func (s *Loading) Rotates() bool {
 func (v *Job) Check() error {
 	for _, b := range v.blocks {
 		if len(b) != len(v.labels) {
-			return fmt.Errorf("level: %d blocks, want %d", len(b), len(v.labels))
+			return fmt.Errorf("%d blocks, want %d", len(b), len(v.labels))
 		}
 	}
 
