@@ -75,12 +75,9 @@ func (e *Engine) convictAlone() {
 // stepsGrewWith reports whether the job's steps are longer since a role at home has more own time, and by a like amount,
 // and nobody waits for data who did not.
 func (e *Engine) stepsGrewWith(g int) bool {
-	for _, t := range [...]*sequential.Test{e.tracks[loading], e.alone[loading]} {
-		for r := range t.Len() {
-			if !t.Healthy(r) {
-				return false
-			}
-		}
+	waits := func(t *sequential.Test) bool { return t.Any(func(r int) bool { return !t.Healthy(r) }) }
+	if waits(e.tracks[loading]) || waits(e.alone[loading]) {
+		return false
 	}
 
 	grown, x := e.grewSince(e.alone[own].FirstSlow(g)), e.aloneExcess(g)
@@ -194,7 +191,7 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 	disturbed := func(g int) bool {
 		return slices.ContainsFunc(e.residents[g], func(r int32) bool {
 			return slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == int(r) }) ||
-				slices.ContainsFunc(e.tracks[:], func(t *sequential.Test) bool { return t.Intermittent(int(r)) })
+				e.inSome(func(t *sequential.Test) bool { return t.Intermittent(int(r)) })
 		})
 	}
 	list := func(s signal, is func(g int) bool) {
@@ -285,14 +282,8 @@ func (e *Engine) ownRises(culprits []candidate) map[int32]float64 {
 
 // aloneExcess is how many seconds of own time a step a role has more than it had, beside the others.
 func (e *Engine) aloneExcess(g int) float64 {
-	var v []float64
-	for _, r := range sample(e.residents[g]) {
-		if x := e.value(int(r), own, threshold.Window); x == x {
-			v = append(v, x)
-		}
-	}
-
-	return -robust.Finite(robust.Median64(v), 0) * math.Expm1(-e.alone[own].AboveHabit(g))
+	usual := robust.MedianOf(sample(e.residents[g]), func(r int) float64 { return e.value(r, own, threshold.Window) })
+	return -robust.Finite(usual, 0) * math.Expm1(-e.alone[own].AboveHabit(g))
 }
 
 // waitsForRole reports whether a link became slow with a role at home elsewhere that has as much more own time: no

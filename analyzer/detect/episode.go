@@ -95,12 +95,7 @@ func (e *Engine) refresh() {
 			e.relearnMates(s, int(r))
 		}
 
-		for r := range e.n {
-			if t.Degraded(r) && !t.Recovering(r) {
-				slow = true
-				break
-			}
-		}
+		slow = slow || t.Any(func(r int) bool { return t.Degraded(r) && !t.Recovering(r) })
 	}
 
 	if !due {
@@ -263,13 +258,12 @@ func (e *Engine) recovering(node string) bool {
 
 // anyOn reports whether one of the node's ranks is so in any signal.
 func (e *Engine) anyOn(node string, is func(t *sequential.Test, r int) bool) bool {
-	for _, t := range e.tracks {
-		for r := range t.Len() {
-			if is(t, r) && e.nodeOf(r) == node {
-				return true
-			}
-		}
-	}
+	return e.inSome(func(t *sequential.Test) bool {
+		return t.Any(func(r int) bool { return is(t, r) && e.nodeOf(r) == node })
+	})
+}
 
-	return false
+// inSome reports whether it is so in any signal.
+func (e *Engine) inSome(is func(t *sequential.Test) bool) bool {
+	return slices.ContainsFunc(e.tracks[:], is)
 }

@@ -126,16 +126,7 @@ func (e *Engine) reset(l *frame.Layout) {
 	e.stepMedian = 0
 }
 
+// sameRoles reports whether both layouts have every rank in the same role and replica.
 func sameRoles(a, b *frame.Layout) bool {
-	if len(a.Roles) != len(b.Roles) {
-		return false
-	}
-
-	for r := range a.Role {
-		if a.Role[r] != b.Role[r] || a.Replica[r] != b.Replica[r] {
-			return false
-		}
-	}
-
-	return true
+	return len(a.Roles) == len(b.Roles) && slices.Equal(a.Role, b.Role) && slices.Equal(a.Replica, b.Replica)
 }

@@ -265,16 +265,9 @@ func (e *Engine) innerLead(r, k int) float64 {
 
 		var leads []float32
 		for _, cells := range e.recent.Latest(m, k) {
-			x := e.leadAt(r, m, cells)
-			var v []float64
-			for _, p := range sample(mates) {
-				if y := e.leadAt(int(p), m, cells); y == y {
-					v = append(v, y)
-				}
-			}
-
-			if x == x {
-				leads = append(leads, float32(x-robust.Finite(robust.Median64(v), 0)))
+			if x := e.leadAt(r, m, cells); x == x {
+				theirs := robust.MedianOf(sample(mates), func(p int) float64 { return e.leadAt(p, m, cells) })
+				leads = append(leads, float32(x-robust.Finite(theirs, 0)))
 			}
 		}
 
@@ -290,14 +283,14 @@ func (e *Engine) innerLead(r, k int) float64 {
 // leadAt is by how much less than the middle other member of its group row r took in
 // metric m in a step whose values are cells.
 func (e *Engine) leadAt(r int, m frame.Metric, cells []float32) float64 {
-	var v []float64
-	for _, p := range sample(e.groupOf(r, m).Rows) {
-		if x := cells[p]; int(p) != r && x == x {
-			v = append(v, float64(x))
+	others := robust.MedianOf(sample(e.groupOf(r, m).Rows), func(p int) float64 {
+		if p == r {
+			return math.NaN()
 		}
-	}
 
-	return robust.Median64(v) - float64(cells[r])
+		return float64(cells[p])
+	})
+	return others - float64(cells[r])
 }
 
 // lateness is how many seconds less than their peers the pipeline mates of r wait

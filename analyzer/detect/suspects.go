@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -42,14 +43,9 @@ func (e *Engine) Suspects() Suspects {
 	return s
 }
 
+// suspected reports whether rank r is suspect or worse in any signal, or saves slowly.
 func (e *Engine) suspected(r int) bool {
-	for _, t := range e.tracks {
-		if !t.Healthy(r) || t.Active(r) {
-			return true
-		}
-	}
-
-	return e.saver.Guilty(r)
+	return e.saver.Guilty(r) || e.inSome(func(t *sequential.Test) bool { return !t.Healthy(r) || t.Active(r) })
 }
 
 // suspicions lists the ranks that are suspect now and may be named as such: what the

@@ -90,11 +90,7 @@ func (e *Engine) slowWholes() (slow []unit) {
 				continue
 			}
 
-			kind := false
-			for p := range t.Len() {
-				kind = kind || !t.Few(p) && t.Standing(p) <= -max(t.Standing(q)/2, t.Doubt(p))
-			}
-
+			kind := t.Any(func(p int) bool { return !t.Few(p) && t.Standing(p) <= -max(t.Standing(q)/2, t.Doubt(p)) })
 			if !kind || !t.Habitual(q) || t.AboveHabit(q) >= e.cfg.MinEffect {
 				slow = append(slow, unit{t, q, signal(s), rows})
 			}

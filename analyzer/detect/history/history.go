@@ -149,16 +149,11 @@ func (h *Window) middle(ring []float32, steps, r, k int) float64 {
 
 // Over is the median over ranks of their medians, without those to skip.
 func (h *Window) Over(m frame.Metric, rows []int32, k int, skip func(int) bool) float64 {
-	var v []float64
-	for _, r := range rows {
-		if skip != nil && skip(int(r)) {
-			continue
+	return robust.MedianOf(rows, func(r int) float64 {
+		if skip != nil && skip(r) {
+			return math.NaN()
 		}
 
-		if x := h.Median(m, int(r), k); x == x {
-			v = append(v, x)
-		}
-	}
-
-	return robust.Median64(v)
+		return h.Median(m, r, k)
+	})
 }

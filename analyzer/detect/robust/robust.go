@@ -237,6 +237,18 @@ func Median64(v []float64) float64 {
 	return (s[n/2-1] + s[n/2]) / 2
 }
 
+// MedianOf is the median of the numbers among what is given of each of the rows, NaN for none.
+func MedianOf(rows []int32, of func(row int) float64) float64 {
+	var v []float64
+	for _, r := range rows {
+		if x := of(int(r)); x == x {
+			v = append(v, x)
+		}
+	}
+
+	return Median64(v)
+}
+
 // Clip returns x, or the bound that it lies beyond.
 func Clip(x, lo, hi float32) float32 { return min(max(x, lo), hi) }
 
