@@ -75,12 +75,9 @@ func (e *Engine) convictAlone() {
 // stepsGrewWith reports whether the job's steps are longer since a role at home has more own time, and by a like amount,
 // and nobody waits for data who did not.
 func (e *Engine) stepsGrewWith(g int) bool {
-	for _, t := range [...]*sequential.Test{e.tracks[loading], e.alone[loading]} {
-		for r := range t.Len() {
-			if !t.Healthy(r) {
-				return false
-			}
-		}
+	waits := func(t *sequential.Test) bool { return t.Any(func(r int) bool { return !t.Healthy(r) }) }
+	if waits(e.tracks[loading]) || waits(e.alone[loading]) {
+		return false
 	}
 
 	grown, x := e.grewSince(e.alone[own].FirstSlow(g)), e.aloneExcess(g)
@@ -125,7 +122,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
 		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
 			slow = slices.DeleteFunc(slow, func(u unit) bool {
-				effect, _ := e.alone[u.signal].Last(u.at)
+				effect, _ := u.test.Last(u.at)
 				return effect < explainedShare*work // everybody changed
 			})
 		}
@@ -133,7 +130,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 
 	here := map[string]bool{}
 	for _, u := range slow {
-		rows, t := e.residents[u.at], e.alone[u.signal]
+		rows, t := u.rows, u.test
 		n := all.of(e.nodeOf(int(rows[0])))
 		if n.State != "" && !here[n.Node] {
 			continue
@@ -177,7 +174,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 
 // pastEvidence is what a rank of a role at home takes now, beside what it would by its past.
 func (e *Engine) pastEvidence(u unit, r int32) verdict.Evidence {
-	effect, z := e.alone[u.signal].Last(u.at)
+	effect, z := u.test.Last(u.at)
 	x := robust.Finite(e.value(int(r), u.signal, threshold.Window), 0)
 	past := x * math.Exp(-effect)
 	if u.signal == loading {
@@ -194,7 +191,7 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 	disturbed := func(g int) bool {
 		return slices.ContainsFunc(e.residents[g], func(r int32) bool {
 			return slices.ContainsFunc(culprits, func(c candidate) bool { return c.row == int(r) }) ||
-				slices.ContainsFunc(e.tracks[:], func(t *sequential.Test) bool { return t.Intermittent(int(r)) })
+				e.inSome(func(t *sequential.Test) bool { return t.Intermittent(int(r)) })
 		})
 	}
 	list := func(s signal, is func(g int) bool) {
@@ -205,7 +202,7 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 
 			for k := range e.home {
 				if k != g && !disturbed(k) {
-					slow = append(slow, unit{g, s})
+					slow = append(slow, unit{e.alone[s], g, s, e.residents[g]})
 					break
 				}
 			}
@@ -285,14 +282,8 @@ func (e *Engine) ownRises(culprits []candidate) map[int32]float64 {
 
 // aloneExcess is how many seconds of own time a step a role has more than it had, beside the others.
 func (e *Engine) aloneExcess(g int) float64 {
-	var v []float64
-	for _, r := range sample(e.residents[g]) {
-		if x := e.value(int(r), own, threshold.Window); x == x {
-			v = append(v, x)
-		}
-	}
-
-	return -robust.Finite(robust.Median64(v), 0) * math.Expm1(-e.alone[own].AboveHabit(g))
+	usual := robust.MedianOf(sample(e.residents[g]), func(r int) float64 { return e.value(r, own, threshold.Window) })
+	return -robust.Finite(usual, 0) * math.Expm1(-e.alone[own].AboveHabit(g))
 }
 
 // waitsForRole reports whether a link became slow with a role at home elsewhere that has as much more own time: no

@@ -38,7 +38,7 @@ func (a *Analysis) ObserveTransfer(t *frame.Transfer) {
 func (a *Analysis) Verdict() *verdict.Verdict {
 	v := verdict.New(a.f.Job)
 	if a.engine == nil {
-		addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded"})
+		low(v, "no step was recorded")
 	} else {
 		v = a.engine.Verdict()
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -75,12 +76,8 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 // grewWithLinks is by what share of its time a step is longer since one of the links is slow, no more than its
 // transfers are, where no rank is. Where the pipeline waits for a link and no range tells, nobody is seen to be early.
 func (e *Engine) grewWithLinks(slow []link.Slow) float64 {
-	for _, t := range e.tracks {
-		for r := range e.n {
-			if t.Degraded(r) {
-				return 0
-			}
-		}
+	if e.inSome(func(t *sequential.Test) bool { return t.Any(t.Degraded) }) {
+		return 0
 	}
 
 	most := 0.0

@@ -37,19 +37,18 @@ func (e *Engine) blame(culprits []candidate) []cost.Fault {
 	}
 
 	out = e.withMates(out)
-	for _, u := range e.slowWholes() {
-		for _, r := range e.layout.Replicas[u.at] {
-			add(e.fault(u, e.wholes[u.signal], r))
-		}
-	}
-
-	for _, u := range e.slowAlone(culprits) {
-		for _, r := range e.residents[u.at] {
-			add(e.fault(u, e.alone[u.signal], r))
+	for _, u := range e.slowUnits(culprits) {
+		for _, r := range u.rows {
+			add(e.fault(u, r))
 		}
 	}
 
 	return out
+}
+
+// slowUnits lists the replicas and the roles at home that are slow.
+func (e *Engine) slowUnits(culprits []candidate) []unit {
+	return append(e.slowWholes(), e.slowAlone(culprits)...)
 }
 
 // withMates adds the other ranks of the blamed nodes: what slows a host slows all of

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -19,15 +20,11 @@ func (e *Engine) mark(step, atNs int64) {
 	}
 
 	if len(e.marks) >= maxMarks {
-		k := 0
-		for i := range e.marks {
-			if i >= maxMarks/2 || i%2 == 0 {
-				e.marks[k] = e.marks[i]
-				k++
-			}
-		}
-
-		e.marks = e.marks[:k]
+		i := -1
+		e.marks = slices.DeleteFunc(e.marks, func(mark) bool {
+			i++
+			return i < maxMarks/2 && i%2 == 1
+		})
 	}
 
 	e.marks = append(e.marks, mark{step, atNs})

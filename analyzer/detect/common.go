@@ -134,31 +134,30 @@ func (e *Engine) standing(c *candidate) bool {
 
 // halfOfKind reports whether half of the job's nodes, or of those of a rank's role, always had as much own time.
 func (e *Engine) halfOfKind(c *candidate) bool {
-	t, g := e.tracks[own], e.layout.Role[c.row]
-	job, role := map[int32]bool{}, map[int32]bool{} // node → it had
-	for p, n := range e.layout.Node {
-		if n < 0 || !e.layout.Present[p] {
-			continue
-		}
+	t := e.tracks[own]
+	half := func(rows []int32) bool {
+		all, had := e.nodesWith(rows, func(p int) bool { return t.Habitual(p) && t.Standing(p) >= max(t.Standing(c.row)/2, t.Doubt(p)) })
+		return all >= commonNodes && 2*had >= all
+	}
+	return half(e.graph.All()) || half(e.layout.Roles[e.layout.Role[c.row]].Rows)
+}
 
-		had := t.Habitual(p) && t.Standing(p) >= max(t.Standing(c.row)/2, t.Doubt(p))
-		job[n] = job[n] || had
-		if e.layout.Role[p] == g {
-			role[n] = role[n] || had
+// nodesWith is on how many nodes the rows are, and on how many of these one of them is so.
+func (e *Engine) nodesWith(rows []int32, is func(row int) bool) (all, with int) {
+	has := map[int32]bool{}
+	for _, r := range rows {
+		if n := e.layout.Node[r]; n >= 0 {
+			has[n] = has[n] || is(int(r))
 		}
 	}
 
-	half := func(nodes map[int32]bool) bool {
-		k := 0
-		for _, had := range nodes {
-			if had {
-				k++
-			}
+	for _, x := range has {
+		if x {
+			with++
 		}
-
-		return len(nodes) >= commonNodes && 2*k >= len(nodes)
 	}
-	return half(job) || half(role)
+
+	return len(has), with
 }
 
 // forwardOfKind reports whether the forward passes of a rank, in which no other stage is waited for, always took
@@ -269,12 +268,6 @@ func (e *Engine) rose(c *candidate) bool {
 
 // nodes is the number of nodes with recorded ranks.
 func (e *Engine) nodes() int {
-	seen := map[int32]bool{}
-	for r, p := range e.layout.Present {
-		if p && e.layout.Node[r] >= 0 {
-			seen[e.layout.Node[r]] = true
-		}
-	}
-
-	return len(seen)
+	n, _ := e.nodesWith(e.graph.All(), func(int) bool { return true })
+	return n
 }

@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -36,34 +35,34 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	// Below it only a culprit is news: a suspect is none, nor is one that costs too little.
 	v.Decided = v.Decided && (covered || v.Exit(e.cfg.MinImpact) == verdict.ExitDegraded)
 	if !covered && e.columns > 0 {
-		e.low(v, fmt.Sprintf("%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage))
+		low(v, "%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage)
 	}
 
 	if len(common.few) > 0 && !found {
-		e.low(v, fmt.Sprintf("rank %d has one peer, or peers on %d other nodes or fewer, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts))
+		low(v, "rank %d has one peer, or peers on %d other nodes or fewer, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts)
 	} else if !found && common.undecidable() {
-		e.low(v, fmt.Sprintf("%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes))
+		low(v, "%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes)
 	}
 
 	switch {
 	case e.columns == 0:
-		e.low(v, "no step was recorded")
+		low(v, "no step was recorded")
 	case !e.seen[frame.FP] && !e.seen[frame.Self]:
-		e.low(v, "only step times were recorded: everybody waits for the slowest, so they tell nothing of a single rank; record FP or Communication")
+		low(v, "only step times were recorded: everybody waits for the slowest, so they tell nothing of a single rank; record FP or Communication")
 	case !found && expected <= 1:
-		e.low(v, "one rank alone was recorded: there is nobody to compare it with")
+		low(v, "one rank alone was recorded: there is nobody to compare it with")
 	case !found && 2*judged < expected:
-		e.low(v, fmt.Sprintf("%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, threshold.MinValid, bold))
+		low(v, "%d of %d ranks have the %d valid steps that a decision needs (%d have any)", judged, expected, threshold.MinValid, bold)
 	case found && e.seen[frame.Self] && !e.live(frame.Self):
-		e.low(v, fmt.Sprintf("Communication is no longer recorded (since step %d): what was found with it is repeated until it is measured again; laggard trace on --words CommunicationOperator", e.measuredStep[frame.Self]+1))
+		low(v, "Communication is no longer recorded (since step %d): what was found with it is repeated until it is measured again; laggard trace on --words CommunicationOperator", e.measuredStep[frame.Self]+1)
 	case hidden != "":
-		e.low(v, hidden)
+		low(v, "%s", hidden)
 	case !e.layout.Certain:
-		e.low(v, "no groups are known: a rank that was slow from the start can't be told from a heavier pipeline stage when others are as slow; give --topology")
+		low(v, "no groups are known: a rank that was slow from the start can't be told from a heavier pipeline stage when others are as slow; give --topology")
 	case !e.seen[frame.Self]:
-		e.low(v, "no Communication was recorded: a slow backward pass, a slow host and slow links can't be seen; laggard trace on --words CommunicationOperator")
+		low(v, "no Communication was recorded: a slow backward pass, a slow host and slow links can't be seen; laggard trace on --words CommunicationOperator")
 	case !e.seen[frame.FP]:
-		e.low(v, "no FP was recorded: slow computing and a slow host can't be told apart, and an unrecorded wait looks like work")
+		low(v, "no FP was recorded: slow computing and a slow host can't be told apart, and an unrecorded wait looks like work")
 	}
 }
 
@@ -72,6 +71,7 @@ func (e *Engine) live(m frame.Metric) bool {
 	return e.seen[m] && e.columns-e.measuredAt[m] < threshold.Window
 }
 
-func (e *Engine) low(v *verdict.Verdict, text string) {
-	addFinding(v, verdict.Finding{Kind: verdict.LowCoverage, Detail: text})
+// low says why too little was seen.
+func low(v *verdict.Verdict, words string, args ...any) {
+	find(v, verdict.LowCoverage, 0, words, args...)
 }

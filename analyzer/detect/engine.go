@@ -206,14 +206,7 @@ func (e *Engine) count(c *frame.Column) {
 		}
 	}
 
-	recorded := 0
-	for _, p := range e.layout.Present {
-		if p {
-			recorded++
-		}
-	}
-
-	expected := max(recorded, e.world())
+	expected := max(e.layout.Recorded(), e.world())
 	e.expected += expected
 	e.off += c.Off * expected
 	e.measured += e.measuredIn(c)

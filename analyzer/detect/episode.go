@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -31,12 +32,8 @@ func (e *Engine) nodeOf(row int) string { return e.layout.NodeOf(row) }
 
 // remember keeps what was said of a rank whose confirmed episode ended.
 func (e *Engine) remember(n verdict.Node) {
-	if len(e.history) >= maxHistory {
-		e.history = e.history[1:]
-	}
-
 	n.State = verdict.Recovered
-	e.history = append(e.history, n)
+	e.history = robust.Newest(append(e.history, n), maxHistory)
 }
 
 // savesEnded keeps what was known of a rank whose slow saves have ended.
@@ -83,13 +80,9 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 		return
 	}
 
-	if len(e.events) >= maxEvents {
-		e.events = e.events[1:]
-	}
-
-	e.events = append(e.events, event{Node: e.nodeOf(r), Rank: e.layout.Ranks[r], Signal: s,
+	e.events = robust.Newest(append(e.events, event{Node: e.nodeOf(r), Rank: e.layout.Ranks[r], Signal: s,
 		First: ep.Since, Last: ep.Until, AtNs: c.StartNs,
-		At: max(0, e.analysed-ep.Ago), Steps: ep.Steps, Effect: ep.Effect})
+		At: max(0, e.analysed-ep.Ago), Steps: ep.Steps, Effect: ep.Effect}), maxEvents)
 }
 
 // refresh renews what is known of the culprits while they are slow.
@@ -102,12 +95,7 @@ func (e *Engine) refresh() {
 			e.relearnMates(s, int(r))
 		}
 
-		for r := range e.n {
-			if t.Degraded(r) && !t.Recovering(r) {
-				slow = true
-				break
-			}
-		}
+		slow = slow || t.Any(func(r int) bool { return t.Degraded(r) && !t.Recovering(r) })
 	}
 
 	if !due {
@@ -119,12 +107,8 @@ func (e *Engine) refresh() {
 		culprits, _ = e.accuse(e.candidates())
 	}
 
-	for _, u := range e.slowWholes() {
-		e.wholes[u.signal].Accuse(u.at)
-	}
-
-	for _, u := range e.slowAlone(culprits) {
-		e.alone[u.signal].Accuse(u.at)
+	for _, u := range e.slowUnits(culprits) {
+		u.test.Accuse(u.at)
 	}
 
 	faults := e.blame(culprits)
@@ -274,13 +258,12 @@ func (e *Engine) recovering(node string) bool {
 
 // anyOn reports whether one of the node's ranks is so in any signal.
 func (e *Engine) anyOn(node string, is func(t *sequential.Test, r int) bool) bool {
-	for _, t := range e.tracks {
-		for r := range t.Len() {
-			if is(t, r) && e.nodeOf(r) == node {
-				return true
-			}
-		}
-	}
+	return e.inSome(func(t *sequential.Test) bool {
+		return t.Any(func(r int) bool { return is(t, r) && e.nodeOf(r) == node })
+	})
+}
 
-	return false
+// inSome reports whether it is so in any signal.
+func (e *Engine) inSome(is func(t *sequential.Test) bool) bool {
+	return slices.ContainsFunc(e.tracks[:], is)
 }

@@ -96,6 +96,7 @@ func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
 	return x
 }
 
+// roleMedian is the median over the others of a rank's role, without those to skip, of their medians of a metric.
 func (e *Engine) roleMedian(m frame.Metric, r, k int, skip func(int) bool) float64 {
 	rows := sample(e.layout.Roles[e.layout.Role[r]].Rows)
 	return e.recent.Over(m, rows, k, func(p int) bool { return p == r || skip != nil && skip(p) })

@@ -8,25 +8,24 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// feature fills e.v[s] with the residuals of one signal.
-func (e *Engine) feature(s signal, c *frame.Column, t float64) {
-	switch s {
-	case compute:
-		if e.work != nil {
-			e.compare(compute, e.work, c)
-		}
-	case own:
-		if v := c.V[frame.Self]; v != nil {
-			e.compare(own, v, c)
-		}
-	case loading:
-		if v := c.V[frame.DataLoader]; v != nil && t > 0 {
-			e.ref[loading].Relative(v, e.v[loading])
-			for r := range e.v[loading] {
-				e.v[loading][r] /= float32(t)
-			}
-		}
+// feature fills e.v[s] with the residuals of one signal. It reports whether anybody recorded that in this step.
+func (e *Engine) feature(s signal, c *frame.Column, t float64) bool {
+	v := [signals][]float32{e.work, c.V[frame.Self], c.V[frame.DataLoader]}[s]
+	if v == nil || s == loading && !(t > 0) {
+		return false
 	}
+
+	if s != loading {
+		e.compare(s, v, c)
+		return true
+	}
+
+	e.ref[loading].Relative(v, e.v[loading])
+	for r := range e.v[loading] {
+		e.v[loading][r] /= float32(t)
+	}
+
+	return true
 }
 
 // countJudged counts the steps in which a rank's work was measured.
@@ -56,13 +55,7 @@ func (e *Engine) raw(c *frame.Column) []float32 {
 // explain, without what the replica shares and those that hold the same expert.
 func (e *Engine) compare(s signal, v []float32, c *frame.Column) {
 	logs := e.v[s]
-	for r, x := range v {
-		logs[r] = robust.NaN
-		if x > 0 {
-			logs[r] = float32(math.Log(float64(x)))
-		}
-	}
-
+	robust.Logs(v, logs)
 	e.logs[s] = append(e.logs[s][:0], logs...)
 	whole := e.logs[s]
 	e.ref[s].Relative(whole, logs)

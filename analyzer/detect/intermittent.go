@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -65,13 +66,9 @@ func (e *Engine) onlyForward(r int) bool {
 
 // slowElsewhere reports whether a rank on another node than r's is slow now.
 func (e *Engine) slowElsewhere(r int) bool {
-	for p, n := range e.layout.Node {
-		if n != e.layout.Node[r] && (e.tracks[compute].Active(p) || e.tracks[loading].Active(p)) {
-			return true
-		}
-	}
-
-	return false
+	return e.tracks[compute].Any(func(p int) bool {
+		return e.layout.Node[p] != e.layout.Node[r] && (e.tracks[compute].Active(p) || e.tracks[loading].Active(p))
+	})
 }
 
 // onlyForwardPassed reports the same of an episode of its forward passes that is just over, whatever they
@@ -268,22 +265,9 @@ func (e *Engine) passing() []event {
 
 // better reports whether a is the better account of the same slow time than b.
 func better(a, b event, first bool) bool {
-	rank := func(s signal) int {
-		switch s {
-		case compute:
-			return 0
-		case loading:
-			return 1
-		}
-
-		return 2
-	}
-	if rank(a.Signal) != rank(b.Signal) {
-		return rank(a.Signal) < rank(b.Signal)
-	}
-
-	if a.Effect != b.Effect {
-		return a.Effect > b.Effect
+	rank := func(ev event) int { return slices.Index([]signal{compute, loading, own}, ev.Signal) }
+	if order := cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Effect, a.Effect)); order != 0 {
+		return order < 0
 	}
 
 	return first

@@ -60,8 +60,7 @@ func (e *Engine) follow(c *frame.Column, t float64) {
 // followSignal takes one signal from its raw times to its track's states.
 func (e *Engine) followSignal(s signal, c *frame.Column, t float64) {
 	e.over[s] = e.over[s][:0]
-	e.feature(s, c, t)
-	if !e.active(s, c) {
+	if !e.feature(s, c, t) {
 		return
 	}
 
@@ -114,16 +113,4 @@ func (e *Engine) leaders(v []float32, step float64) []bool {
 	}
 
 	return leads
-}
-
-// active reports whether the signal was recorded by anybody in this step.
-func (e *Engine) active(s signal, c *frame.Column) bool {
-	switch s {
-	case compute:
-		return c.V[frame.FP] != nil
-	case own:
-		return c.V[frame.Self] != nil
-	}
-
-	return c.V[frame.DataLoader] != nil && c.V[frame.Step] != nil
 }

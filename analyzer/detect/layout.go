@@ -53,25 +53,19 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	e.findHomes()
 	if same {
 		e.saver.Assign(l)
-		for _, t := range e.wholes {
-			e.moved(old, t, l.Replicas)
-		}
-
-		for _, t := range e.alone {
-			e.moved(old, t, roles)
-		}
 	} else {
 		e.reset(l)
 	}
 
 	e.costs.Assign(l, e.graph, e.recent, e.tracks, e.backward)
 	fresh := func(r int32) bool { return l.Fresh[r] && (!same || old.Incarnation[r] != l.Incarnation[r]) }
+	moved := func(r int32) bool { return same && old.NodeOf(int(r)) != e.nodeOf(int(r)) }
 	for _, t := range e.wholes {
-		start(t, l.Replicas, fresh)
+		begin(t, l.Replicas, moved, fresh)
 	}
 
 	for _, t := range e.alone {
-		start(t, roles, fresh)
+		begin(t, roles, moved, fresh)
 	}
 
 	for r := range e.n {
@@ -87,21 +81,16 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	}
 }
 
-// start tells a test of those units, lists of rows, which of them have a rank whose process begins.
-func start(t *sequential.Test, units [][]int32, fresh func(r int32) bool) {
+// begin forgets the past of those units of a test, lists of rows, of which a rank is on another node than in the layout
+// before, for what they were there says nothing of this hardware; and tells which have a rank whose process begins.
+func begin(t *sequential.Test, units [][]int32, moved, fresh func(r int32) bool) {
 	for u, rows := range units {
+		if slices.ContainsFunc(rows, moved) {
+			t.Forget(u)
+		}
+
 		if slices.ContainsFunc(rows, fresh) {
 			t.Start(u)
-		}
-	}
-}
-
-// moved forgets the past of those units, lists of rows, of which a rank is on another node than in the
-// layout before: what they were there says nothing of this hardware.
-func (e *Engine) moved(old *frame.Layout, t *sequential.Test, units [][]int32) {
-	for u, rows := range units {
-		if slices.ContainsFunc(rows, func(r int32) bool { return old.NodeOf(int(r)) != e.nodeOf(int(r)) }) {
-			t.Forget(u)
 		}
 	}
 }
@@ -137,16 +126,7 @@ func (e *Engine) reset(l *frame.Layout) {
 	e.stepMedian = 0
 }
 
+// sameRoles reports whether both layouts have every rank in the same role and replica.
 func sameRoles(a, b *frame.Layout) bool {
-	if len(a.Roles) != len(b.Roles) {
-		return false
-	}
-
-	for r := range a.Role {
-		if a.Role[r] != b.Role[r] || a.Replica[r] != b.Replica[r] {
-			return false
-		}
-	}
-
-	return true
+	return len(a.Roles) == len(b.Roles) && slices.Equal(a.Role, b.Role) && slices.Equal(a.Replica, b.Replica)
 }

@@ -59,7 +59,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 	}
 
 	mine := e.recent.Median(frame.Exposed, r, k)
-	theirs := e.recent.Over(frame.Exposed, sample(e.layout.Roles[e.layout.Role[r]].Rows), k, func(p int) bool { return p == r })
+	theirs := e.roleMedian(frame.Exposed, r, k, nil)
 	if d := theirs - mine; d == d && d < max(identityShare/2*c.excess, identityShare*c.excess-e.medianError(r, own, k)) {
 		return false
 	}
@@ -70,8 +70,7 @@ func (e *Engine) convincing(c *candidate, all []candidate) bool {
 // awaitsStages reports whether a rank waits longer than its peers for other stages, by a part of its excess: who is
 // late itself finds its work waiting.
 func (e *Engine) awaitsStages(c *candidate, k int) bool {
-	theirs := e.recent.Over(frame.PP, sample(e.layout.Roles[e.layout.Role[c.row]].Rows), k, func(p int) bool { return p == c.row })
-	return e.recent.Median(frame.PP, c.row, k)-theirs > mateShare*c.excess
+	return e.recent.Median(frame.PP, c.row, k)-e.roleMedian(frame.PP, c.row, k, nil) > mateShare*c.excess
 }
 
 // awaitsWires reports whether transfers inside the forward passes of a pipeline mate on another node take as much
@@ -84,21 +83,9 @@ func (e *Engine) awaitsWires(c *candidate, k int) bool {
 
 // roleRises reports whether ranks of c's role on most other nodes have more own time as well: it sets no node apart.
 func (e *Engine) roleRises(c *candidate) bool {
-	others := map[int32]bool{} // node → it has such a rank
-	for _, p := range sample(e.layout.Roles[e.layout.Role[c.row]].Rows) {
-		if n := e.layout.Node[p]; n >= 0 && n != e.layout.Node[c.row] {
-			others[n] = others[n] || e.tracks[own].Active(int(p))
-		}
-	}
-
-	rise := 0
-	for _, active := range others {
-		if active {
-			rise++
-		}
-	}
-
-	return len(others) > 1 && 2*rise > len(others)
+	others := slices.DeleteFunc(slices.Clone(sample(e.layout.Roles[e.layout.Role[c.row]].Rows)), func(p int32) bool { return e.layout.Node[p] == e.layout.Node[c.row] })
+	nodes, rise := e.nodesWith(others, e.tracks[own].Active)
+	return nodes > 1 && 2*rise > nodes
 }
 
 // together is how many ranks of r's node have more own time, since about the same moment: those of its role, for
@@ -278,16 +265,9 @@ func (e *Engine) innerLead(r, k int) float64 {
 
 		var leads []float32
 		for _, cells := range e.recent.Latest(m, k) {
-			x := e.leadAt(r, m, cells)
-			var v []float64
-			for _, p := range sample(mates) {
-				if y := e.leadAt(int(p), m, cells); y == y {
-					v = append(v, y)
-				}
-			}
-
-			if x == x {
-				leads = append(leads, float32(x-robust.Finite(robust.Median64(v), 0)))
+			if x := e.leadAt(r, m, cells); x == x {
+				theirs := robust.MedianOf(sample(mates), func(p int) float64 { return e.leadAt(p, m, cells) })
+				leads = append(leads, float32(x-robust.Finite(theirs, 0)))
 			}
 		}
 
@@ -303,14 +283,14 @@ func (e *Engine) innerLead(r, k int) float64 {
 // leadAt is by how much less than the middle other member of its group row r took in
 // metric m in a step whose values are cells.
 func (e *Engine) leadAt(r int, m frame.Metric, cells []float32) float64 {
-	var v []float64
-	for _, p := range sample(e.groupOf(r, m).Rows) {
-		if x := cells[p]; int(p) != r && x == x {
-			v = append(v, float64(x))
+	others := robust.MedianOf(sample(e.groupOf(r, m).Rows), func(p int) float64 {
+		if p == r {
+			return math.NaN()
 		}
-	}
 
-	return robust.Median64(v) - float64(cells[r])
+		return float64(cells[p])
+	})
+	return others - float64(cells[r])
 }
 
 // lateness is how many seconds less than their peers the pipeline mates of r wait
@@ -327,9 +307,7 @@ func (e *Engine) lateness(r, k int) (float64, bool) {
 			continue
 		}
 
-		mine := e.recent.Median(frame.DP, int(p), k)
-		theirs := e.recent.Over(frame.DP, sample(e.layout.Roles[g].Rows), k, func(o int) bool { return o == int(p) })
-		if d := theirs - mine; d == d {
+		if d := e.roleMedian(frame.DP, int(p), k, nil) - e.recent.Median(frame.DP, int(p), k); d == d {
 			v = append(v, d)
 		}
 	}

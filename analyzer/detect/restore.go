@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/state"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -14,7 +13,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 33
+const stateVersion = 34
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
@@ -95,63 +94,49 @@ func (e *Engine) Configure(cfg Config) { e.cfg = cfg }
 // Layout is who is who in the step that was observed last.
 func (e *Engine) Layout() *frame.Layout { return e.layout }
 
+// parts are what has a state of its own, by name.
+func (e *Engine) parts() map[string]interface{ State() state.Fields } {
+	all := map[string]interface{ State() state.Fields }{
+		"tokens": e.tokens, "inner": e.inner, "backward": e.backward, "saver": e.saver, "links": e.links, "level": e.level,
+		"storage": e.storage, "recent": e.recent, "costs": e.costs,
+	}
+	for s := range signals {
+		all["track-"+signalMetric[s]], all["alone-"+signalMetric[s]] = e.tracks[s], e.alone[s]
+		all["sharing-"+signalMetric[s]], all["experts-"+signalMetric[s]] = e.sharing[s], e.experts[s]
+	}
+
+	for s := range e.wholes {
+		all["whole-"+signalMetric[s]] = e.wholes[s]
+	}
+
+	return all
+}
+
 // fields is the state of the engine and of all its parts.
 func (e *Engine) fields() state.Fields {
 	all := state.Fields{}
 	all.Add("engine", e.state())
-	for s := range signals {
-		all.Add("track-"+signalMetric[s], e.tracks[s].State())
-		all.Add("sharing-"+signalMetric[s], e.sharing[s].State())
-		all.Add("experts-"+signalMetric[s], e.experts[s].State())
-		all.Add("alone-"+signalMetric[s], e.alone[s].State())
+	for name, p := range e.parts() {
+		all.Add(name, p.State())
 	}
 
-	for s := range e.wholes {
-		all.Add("whole-"+signalMetric[s], e.wholes[s].State())
-	}
-
-	all.Add("tokens", e.tokens.State())
-	all.Add("inner", e.inner.State())
-	all.Add("backward", e.backward.State())
-	all.Add("saver", e.saver.State())
-	all.Add("links", e.links.State())
-	all.Add("level", e.level.State())
-	all.Add("storage", e.storage.State())
-	all.Add("recent", e.recent.State())
-	all.Add("costs", e.costs.State())
 	return all
 }
 
 // check reports numbers of a restored engine that no engine has and that a panic
 // would follow from: indices of rows, and lengths that depend on each other.
 func (e *Engine) check() error {
-	for s := range signals {
-		if err := e.tracks[s].Check(); err != nil {
-			return fmt.Errorf("track of %s: %w", signalMetric[s], err)
-		}
-	}
-
-	for _, t := range slices.Concat(e.wholes[:], e.alone[:]) {
-		if err := t.Check(); err != nil {
-			return fmt.Errorf("track: %w", err)
-		}
-	}
-
 	if n := len(e.pace.Past); n > threshold.Window {
 		return fmt.Errorf("pace: %d steps, want %d at most", n, threshold.Window)
 	}
 
-	if err := e.costs.Check(); err != nil {
-		return err
+	for name, p := range e.parts() {
+		if c, ok := p.(interface{ Check() error }); ok {
+			if err := c.Check(); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
 	}
 
-	if err := e.links.Check(); err != nil {
-		return err
-	}
-
-	if err := e.level.Check(); err != nil {
-		return err
-	}
-
-	return e.recent.Check()
+	return nil
 }

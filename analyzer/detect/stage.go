@@ -132,16 +132,7 @@ func stageSentence(s signal, times []float64, stages []int, ratio, impact float6
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "stage %s takes %.2f times the %s time of the other stages on every replica (", join(stages), ratio, what)
-	for i, t := range times {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-
-		fmt.Fprintf(&b, "%.4g s", t)
-	}
-
-	b.WriteString(" a step by stage)")
+	fmt.Fprintf(&b, "stage %s takes %.2f times the %s time of the other stages on every replica (%s a step by stage)", list("%d", stages), ratio, what, list("%.4g s", times))
 	switch {
 	case impact < 0.005: // in words 0 %
 		b.WriteString("; an even split would save nothing: with so few micro-batches the pipeline takes as long either way")
@@ -161,10 +152,11 @@ func stageSentence(s signal, times []float64, stages []int, ratio, impact float6
 	return b.String()
 }
 
-func join(v []int) string {
+// list puts values into words, each in that format.
+func list[T int | float64](format string, v []T) string {
 	var s []string
 	for _, x := range v {
-		s = append(s, fmt.Sprint(x))
+		s = append(s, fmt.Sprintf(format, x))
 	}
 
 	return strings.Join(s, ", ")

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
+	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -14,7 +15,7 @@ import (
 // more, not enough to say anything of a node.
 type Suspects struct {
 	Rows   []int32       // rows of Layout that are suspect or worse in any signal, ascending
-	Layout *frame.Layout // who is who, read only; nil before the first step
+	Layout *frame.Layout // who is who, read only
 	// Slower is by how much (0.2 = 20 %) the whole job's steps are longer than
 	// before, while no rank is suspect; Since is the step it began with.
 	Slower float64
@@ -25,10 +26,6 @@ type Suspects struct {
 // nothing.
 func (e *Engine) Suspects() Suspects {
 	s := Suspects{Layout: e.layout}
-	if e.layout == nil {
-		return s
-	}
-
 	for r := range e.n {
 		if e.suspected(r) {
 			s.Rows = append(s.Rows, int32(r))
@@ -46,14 +43,9 @@ func (e *Engine) Suspects() Suspects {
 	return s
 }
 
+// suspected reports whether rank r is suspect or worse in any signal, or saves slowly.
 func (e *Engine) suspected(r int) bool {
-	for _, t := range e.tracks {
-		if !t.Healthy(r) || t.Active(r) {
-			return true
-		}
-	}
-
-	return e.saver.Guilty(r)
+	return e.saver.Guilty(r) || e.inSome(func(t *sequential.Test) bool { return !t.Healthy(r) || t.Active(r) })
 }
 
 // suspicions lists the ranks that are suspect now and may be named as such: what the

@@ -16,18 +16,14 @@ import (
 // call it as often as you like.
 func (e *Engine) Verdict() *verdict.Verdict {
 	v := verdict.New(e.job)
-	v.Attempts, v.WorldSize = e.attempts, max(e.worldSize, 0)
-	if v.WorldSize == 0 && e.layout != nil {
+	v.Attempts, v.WorldSize, v.Roles = e.attempts, e.worldSize, e.layout.From
+	if v.WorldSize == 0 {
 		v.WorldSize, v.WorldSizeFrom = e.world(), verdict.FromRanks
 	}
 
 	v.Steps = verdict.Steps{First: e.firstStep, Last: e.lastStep, Analyzed: e.columns - e.quarantined}
 	if e.expected > 0 {
 		v.Coverage = round4(min(1, float64(e.measured)/float64(e.expected+e.off)))
-	}
-
-	if e.layout != nil {
-		v.Roles = e.layout.From
 	}
 
 	all := e.candidates()
@@ -189,12 +185,10 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 
 	for k, w := range slow {
 		l := verdict.Link{Group: w.Name, State: verdict.Degraded, Ranks: []int{}, Nodes: []string{}}
-		here := map[int32]bool{}
 		for _, r := range w.Rows {
 			l.Ranks = append(l.Ranks, e.layout.Ranks[r])
-			if n := e.layout.Node[r]; n >= 0 && !here[n] {
-				here[n] = true
-				l.Nodes = append(l.Nodes, e.layout.Nodes[n])
+			if n := e.nodeOf(int(r)); n != "" && !slices.Contains(l.Nodes, n) {
+				l.Nodes = append(l.Nodes, n)
 			}
 		}
 

@@ -146,14 +146,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 			continue
 		}
 
-		like := 0
-		for _, p := range sample(g.Rows) {
-			if e.layout.Node[p] != e.layout.Node[c.row] && t.Middle(int(p)) >= mine/2 {
-				like++
-			}
-		}
-
-		if like == 0 {
+		if !slices.ContainsFunc(sample(g.Rows), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[c.row] && t.Middle(int(p)) >= mine/2 }) {
 			continue
 		}
 
@@ -254,16 +247,8 @@ func (e *Engine) maybeStage(c *candidate) bool {
 
 	t := e.tracks[c.main]
 	mine := t.Middle(c.row)
-	for r := range e.n {
-		if r == c.row || e.layout.Role[r] != e.layout.Role[c.row] {
-			continue
-		}
-
-		x := t.Middle(r)
-		if x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(e.layout.Roles[e.layout.Role[c.row]].Rows, func(r int32) bool {
+		x := t.Middle(int(r))
+		return int(r) != c.row && x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness
+	})
 }

@@ -13,14 +13,16 @@ import (
 
 // unit is a replica or a role that is slow in a signal.
 type unit struct {
+	test   *sequential.Test // of such units in the signal
 	at     int
 	signal signal
+	rows   []int32
 }
 
-// fault is what row r of a unit is blamed for; t is the test of such units in its signal.
-func (e *Engine) fault(u unit, t *sequential.Test, r int32) cost.Fault {
-	f := cost.Fault{Row: int(r), From: max(0, e.recent.Count-t.Age(u.at))}
-	if effect, _ := t.Last(u.at); u.signal == loading {
+// fault is what row r of a unit is blamed for.
+func (e *Engine) fault(u unit, r int32) cost.Fault {
+	f := cost.Fault{Row: int(r), From: max(0, e.recent.Count-u.test.Age(u.at))}
+	if effect, _ := u.test.Last(u.at); u.signal == loading {
 		f.Late = effect
 	} else {
 		f.Effect, f.Has[own] = effect, u.signal == own && e.byForward()
@@ -53,8 +55,7 @@ func (e *Engine) watchWholes(c *frame.Column) {
 // work rotates over replicas, a slow host does not.
 func (e *Engine) wholeNodes(all nodes) {
 	for _, u := range e.slowWholes() {
-		rows, t := e.layout.Replicas[u.at], e.wholes[u.signal]
-		n := all.of(e.nodeOf(int(rows[0])))
+		n := all.of(e.nodeOf(int(u.rows[0])))
 		if n.State != "" {
 			continue
 		}
@@ -64,15 +65,15 @@ func (e *Engine) wholeNodes(all nodes) {
 			n.Cause = verdict.HostDelay
 		}
 
-		effect, _ := t.Last(u.at)
+		effect, _ := u.test.Last(u.at)
 		n.Slowdown = math.Exp(effect)
-		n.SinceStep, n.DetectedStep = t.FirstSlow(u.at), t.Detected(u.at)
+		n.SinceStep, n.DetectedStep = u.test.FirstSlow(u.at), u.test.Detected(u.at)
 		n.Confidence = 0.8
-		for _, r := range rows {
+		for _, r := range u.rows {
 			n.Ranks = append(n.Ranks, e.layout.Ranks[r])
 		}
 
-		n.Detail = fmt.Sprintf("all %d recorded ranks of the replica on this node take %.2f times as long as the other replicas, step after step", len(rows), n.Slowdown)
+		n.Detail = fmt.Sprintf("all %d recorded ranks of the replica on this node take %.2f times as long as the other replicas, step after step", len(u.rows), n.Slowdown)
 	}
 }
 
@@ -89,21 +90,14 @@ func (e *Engine) slowWholes() (slow []unit) {
 				continue
 			}
 
-			kind := false
-			for p := range t.Len() {
-				kind = kind || !t.Few(p) && t.Standing(p) <= -max(t.Standing(q)/2, t.Doubt(p))
-			}
-
+			kind := t.Any(func(p int) bool { return !t.Few(p) && t.Standing(p) <= -max(t.Standing(q)/2, t.Doubt(p)) })
 			if !kind || !t.Habitual(q) || t.AboveHabit(q) >= e.cfg.MinEffect {
-				slow = append(slow, unit{q, signal(s)})
+				slow = append(slow, unit{t, q, signal(s), rows})
 			}
 		}
 	}
 
-	always := func(u unit) bool {
-		t := e.wholes[u.signal]
-		return t.Habitual(u.at) && t.AboveHabit(u.at) < e.cfg.MinEffect
-	}
+	always := func(u unit) bool { return u.test.Habitual(u.at) && u.test.AboveHabit(u.at) < e.cfg.MinEffect }
 	if n := len(slow) - len(slices.DeleteFunc(slices.Clone(slow), always)); n > 1 && 3*n > len(e.layout.Replicas) {
 		slow = slices.DeleteFunc(slow, always)
 	}

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -9,13 +10,33 @@ import (
 
 // column is one step of the job that is being put together.
 type column struct {
-	Place    frame.Place
+	Place    place
 	StartNs  int64 // of the lowest row that has one
 	StartRow int
 	Newest   int64    // latest end in it: rows come when their step is over
 	Passes   int      // most forward passes of a row in it
 	Owner    []uint16 // of each row: which process of its rank filled it, + 1; 0 = nothing yet
 	V        [frame.MetricCount][]float32
+}
+
+// place is where a step stands among those of the job. Those of one process are told apart by
+// step and repeat.
+type place struct {
+	Attempt int
+	Run     int // how often the loop of the attempt went back to an earlier step
+	Step    int64
+	Repeat  int32
+}
+
+// Compare is the order in which the job ran: a step that comes back after a restart of the loop is
+// behind what ran before it, though its number is lower.
+func (p place) Compare(q place) int {
+	return cmp.Or(cmp.Compare(p.Attempt, q.Attempt), cmp.Compare(p.Run, q.Run), cmp.Compare(p.Step, q.Step), cmp.Compare(p.Repeat, q.Repeat))
+}
+
+// Same reports whether both are one column: in which run it stands is how it is found.
+func (p place) Same(q place) bool {
+	return p.Attempt == q.Attempt && p.Step == q.Step && p.Repeat == q.Repeat
 }
 
 // step is one process's step, as a column takes it.
@@ -56,7 +77,7 @@ func (c *column) shown() frame.Column {
 }
 
 // column finds or makes a column, nil when it has gone already.
-func (f *Feed) column(at frame.Place) *column {
+func (f *Feed) column(at place) *column {
 	k, ok := f.find(at)
 	if !ok {
 		if last := f.last(); last != nil && at.Compare(last.Place) <= 0 {
@@ -71,8 +92,8 @@ func (f *Feed) column(at frame.Place) *column {
 
 // find returns where the column is in Pending, or belongs. A column that is there
 // under an earlier run stays where it is.
-func (f *Feed) find(at frame.Place) (int, bool) {
-	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at frame.Place) int { return c.Place.Compare(at) })
+func (f *Feed) find(at place) (int, bool) {
+	k, ok := slices.BinarySearchFunc(f.Pending, at, func(c *column, at place) int { return c.Place.Compare(at) })
 	if ok {
 		return k, true
 	}
@@ -90,7 +111,7 @@ func (f *Feed) find(at frame.Place) (int, bool) {
 func (f *Feed) remap(old []int) {
 	to := make([]int, len(old))
 	for i, rank := range old {
-		to[i] = f.world.Row(uint32(rank))
+		to[i] = f.world.row(uint32(rank))
 	}
 
 	n := len(f.Rows)

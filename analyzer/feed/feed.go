@@ -53,9 +53,9 @@ type Feed struct {
 	Columns                       uint64
 
 	// What follows is not saved: Restore and the next Settle make it anew.
-	world    *frame.World // nil before a build, and so after a Restore: rows wait for the next
-	samples  int          // of each process
-	offs     []frame.Off  // when recording was off, where offKnown
+	world    *world      // nil before a build, and so after a Restore: rows wait for the next
+	samples  int         // of each process
+	offs     []frame.Off // when recording was off, where offKnown
 	offKnown bool
 	layout   *frame.Layout // of the columns that go
 	owners   []uint16      // of each of its rows: the number of its process
@@ -100,14 +100,29 @@ func (f *Feed) Add(rows *row.Rows) {
 }
 
 // communication notes who talks to whom, and returns the process and the number of its
-// Talk, -1 for a window that says nothing.
+// talk, -1 for a window that says nothing, or is left out.
 func (f *Feed) communication(c *row.Communication) (*process, int) {
 	if c.TotalNs < 0 || c.Calls == 0 {
 		return nil, -1
 	}
 
 	p := f.process(c.Rank, c.Incarnation)
-	return p, p.Communicate(c)
+	if p.Node == "" {
+		p.Node = c.Node
+	}
+
+	k := slices.IndexFunc(p.Talks, func(t talk) bool { return t.Name == c.Group })
+	if k < 0 {
+		if len(p.Talks) >= mostTalks {
+			return nil, -1
+		}
+
+		k = len(p.Talks)
+		p.Talks = append(p.Talks, talk{Name: c.Group, Dim: normalDim(c.Dim)})
+	}
+
+	p.Talks[k].P2P = p.Talks[k].P2P || frame.P2P(c.Op)
+	return p, k
 }
 
 // step places a row, or holds it until it is known what its process is: a restart of the job, or of
@@ -158,7 +173,7 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 			f.remap(rows)
 		}
 
-		if l := f.layout; l != nil && l.Attempt < f.world.Attempts {
+		if l := f.layout; l != nil && l.Attempt < f.world.attempts {
 			f.arrange(l.Attempt)
 		}
 	}
@@ -185,24 +200,24 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 // arrange makes the layout of an attempt anew. One that is as it was stays the same
 // pointer: a new one tells the engine that something changed.
 func (f *Feed) arrange(attempt int) {
-	l := f.world.Layout(attempt)
+	l := f.world.layout(attempt)
 	f.told(l)
 	if f.layout == nil || !reflect.DeepEqual(f.layout, l) {
 		f.layout = l
 	}
 
-	current, _ := f.world.Current(attempt)
+	current, _ := f.world.current(attempt)
 	f.owners = make([]uint16, len(current))
 	for k, p := range current {
 		if p != nil {
-			f.owners[k] = f.owner(f.process(p.Rank, p.ID))
+			f.owners[k] = f.owner(p)
 		}
 	}
 }
 
 // alone reports whether the others went on after p began: it was restarted alone.
 func (f *Feed) alone(p *process) bool {
-	if p.Held[len(p.Held)-1].StartNs-p.EarlyNs > frame.LaunchSpread {
+	if p.Held[len(p.Held)-1].StartNs-p.EarlyNs > launchSpread {
 		return true
 	}
 
@@ -258,7 +273,7 @@ func (f *Feed) place(p *process, s *step) bool {
 		p.LastStep, p.LastStart = s.Step, s.StartNs
 	}
 
-	at := frame.Place{Attempt: p.Attempt, Run: p.Run, Step: s.Step, Repeat: s.Repeat}
+	at := place{Attempt: p.Attempt, Run: p.Run, Step: s.Step, Repeat: s.Repeat}
 	if p.Later {
 		f.join(&at)
 	}
@@ -296,7 +311,7 @@ func (f *Feed) owner(p *process) uint16 {
 	}
 
 	for _, q := range f.Ranks[p.Rank] {
-		if q != p && q.Begin() < p.Begin() && n < math.MaxUint16 {
+		if q != p && q.begin() < p.begin() && n < math.MaxUint16 {
 			n++
 		}
 	}
@@ -305,7 +320,7 @@ func (f *Feed) owner(p *process) uint16 {
 }
 
 // join finds the newest return of a step: a process that joined later takes part in it.
-func (f *Feed) join(at *frame.Place) {
+func (f *Feed) join(at *place) {
 	run := at.Run
 	for _, c := range f.Pending {
 		if c.Place.Attempt == at.Attempt && c.Place.Step == at.Step && c.Place.Repeat >= at.Repeat {
@@ -328,7 +343,7 @@ func (f *Feed) last() *column {
 }
 
 // gone takes a row whose column went already, and counts it where the column went without it.
-func (f *Feed) gone(at frame.Place, k int, owner uint16) {
+func (f *Feed) gone(at place, k int, owner uint16) {
 	for _, r := range f.Recent {
 		if r.Place.Same(at) {
 			if r.Owner[k] == 0 {

@@ -39,8 +39,8 @@ type History struct {
 	frame      *frame.Frame
 
 	// Until bound has chosen which steps are left out.
-	steps map[frame.Place]int32 // rows of each
-	left  map[frame.Place]bool  // steps that are left out
+	steps map[place]int32 // rows of each
+	left  map[place]bool  // steps that are left out
 }
 
 // historySamples is how many steps of each process roles are guessed from.
@@ -51,7 +51,7 @@ func (h *History) init(job string) {
 	if h.feed == nil {
 		h.feed = New()
 		h.feed.samples = historySamples
-		h.steps = map[frame.Place]int32{}
+		h.steps = map[place]int32{}
 	}
 
 	h.job = cmp.Or(h.job, job)
@@ -88,7 +88,7 @@ func (h *History) AddStep(s *row.Step) {
 	}
 
 	h.feed.accept(s)
-	h.steps[frame.Place{Step: int64(s.Step), Repeat: int32(s.Repeat)}]++
+	h.steps[place{Step: int64(s.Step), Repeat: int32(s.Repeat)}]++
 	if s.Flags&row.FlagSwitched != 0 {
 		h.switched++
 	}
@@ -217,7 +217,7 @@ func (h *History) Settle(topo *topology.File) (*frame.Frame, error) {
 
 	q.Settle(topo, true)
 	w := q.world
-	f.WorldSize, f.Ranks, f.Attempts = w.Size, w.Ranks, w.Attempts
+	f.WorldSize, f.Ranks, f.Attempts = w.size, w.ranks, w.attempts
 	h.bound(f)
 	return f, nil
 }
@@ -235,10 +235,10 @@ func (h *History) bound(f *frame.Frame) {
 		return
 	}
 
-	all := slices.SortedFunc(maps.Keys(h.steps), func(a, b frame.Place) int {
+	all := slices.SortedFunc(maps.Keys(h.steps), func(a, b place) int {
 		return cmp.Or(cmp.Compare(h.steps[b], h.steps[a]), a.Compare(b))
 	})
-	h.steps, h.left = nil, map[frame.Place]bool{}
+	h.steps, h.left = nil, map[place]bool{}
 	for _, at := range all[most:] {
 		h.left[at] = true
 	}
@@ -279,7 +279,7 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 	}
 
 	w := h.feed.world
-	f.Notes = append(f.Notes, w.Notes...)
+	f.Notes = append(f.Notes, w.notes...)
 	if dropped > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("the last %d steps are not drawn, to bound memory", dropped))
 	}
@@ -313,7 +313,7 @@ func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer
 		// Of a column that waits for completeness alone the end is of no use, and is not spooled.
 		s.StartNs, s.EndNs = at, at
 		p.waiting--
-		if h.left == nil || !h.left[frame.Place{Step: s.Step, Repeat: s.Repeat}] {
+		if h.left == nil || !h.left[place{Step: s.Step, Repeat: s.Repeat}] {
 			q.place(p, &s)
 			p.begun = true
 		}
@@ -350,8 +350,8 @@ func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 func (h *History) passed() func(*column) bool {
 	var all []*process
 	h.feed.each(func(p *process) { all = append(all, p) })
-	var at frame.Place // of the column that was asked for last,
-	next := 0          // and the first process that it may wait for
+	var at place // of the column that was asked for last,
+	next := 0    // and the first process that it may wait for
 	return func(c *column) bool {
 		if at != c.Place {
 			at, next = c.Place, 0
@@ -367,7 +367,7 @@ func (h *History) passed() func(*column) bool {
 
 // mayBeIn reports whether a row of the process that was not placed yet may belong to a
 // column.
-func (p *process) mayBeIn(c frame.Place) bool {
+func (p *process) mayBeIn(c place) bool {
 	switch {
 	case p.waiting == 0:
 		return false

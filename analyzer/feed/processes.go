@@ -10,29 +10,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
-// process is one incarnation of one rank: how far its rows came, and what the layout of
-// the job needs to know of it.
-type process struct {
-	LastStep  int64
-	LastStart int64
-	Run       int // how often it went back to an earlier step
-	Settled   bool
-	Alone     bool // the only process of its rank so far
-	Tells     bool // roles, by its identity
-	begun     bool // of a History: a row was placed
-
-	row     int         // of the columns, by the last build; -1 without one
-	number  int32       // in a History
-	waiting int32       // rows of a History that were not placed yet
-	at      frame.Place // of its last row that was, from then on
-
-	// Held are rows that wait until it is known what this process is: the first of
-	// a new launch, or a rank that was restarted alone.
-	Held []row.Step
-
-	*frame.Process
-}
-
 // sampleSteps of each rank are looked at before roles are guessed.
 const sampleSteps = 32
 
@@ -45,7 +22,7 @@ func (f *Feed) process(rank uint32, id uint64) *process {
 		}
 	}
 
-	p := &process{Alone: len(list) == 0, Process: &frame.Process{Rank: rank, ID: id}}
+	p := &process{Rank: rank, ID: id, Alone: len(list) == 0}
 	for _, q := range list {
 		q.Alone = false
 	}
@@ -68,15 +45,17 @@ func (f *Feed) each(visit func(*process)) {
 	}
 }
 
-// identity takes a row of the table of ranks.
+// identity takes a row of the table of ranks; the highest version counts.
 func (f *Feed) identity(m *row.Rank) {
 	p := f.process(m.Rank, m.Incarnation)
 	known, old := p.Known, p.Meta
-	if !p.Identify(m) {
+	if known && m.Version < old.Version {
 		return
 	}
 
-	p.Tells = p.TellsRoles()
+	p.Known, p.Meta = true, *m
+	p.Meta.Groups, p.Meta.GroupRanks, p.Meta.Off = slices.Clone(m.Groups), slices.Clone(m.GroupRanks), slices.Clone(m.Off)
+	p.Tells = p.tellsRoles()
 	if !slices.Equal(old.Off, p.Meta.Off) {
 		f.offKnown = false
 	}
@@ -104,7 +83,7 @@ func (f *Feed) Off() []frame.Off {
 
 // sample notes what the layout needs of a step.
 func (f *Feed) sample(p *process, s *row.Step) {
-	at := frame.Place{Step: int64(s.Step), Repeat: int32(s.Repeat)}
+	at := place{Step: int64(s.Step), Repeat: int32(s.Repeat)}
 	if p.Steps == 0 || at.Compare(p.First) < 0 {
 		p.First, p.FirstNs = at, s.StartNs
 		if p.Node == "" {
@@ -133,24 +112,24 @@ func (f *Feed) sample(p *process, s *row.Step) {
 
 // Overlap tells of two runs under the job's name, nil where there is one.
 func (f *Feed) Overlap() *frame.Overlap {
-	var all []*frame.Process
+	var all []*process
 	f.each(func(p *process) {
 		if !p.Alone {
-			all = append(all, p.Process)
+			all = append(all, p)
 		}
 	})
-	return frame.FindOverlap(all, len(f.Order))
+	return findOverlap(all, len(f.Order))
 }
 
 // build finds the launches anew, and each process's place in them. It reports whether
 // any step is known at all.
 func (f *Feed) build(topo *topology.File) bool {
 	f.Dirty = false
-	var all []*frame.Process
+	var all []*process
 	stepped := false
 	f.each(func(p *process) {
 		if p.Known || p.Steps > 0 { // of who only communicated nothing is known yet
-			all = append(all, p.Process)
+			all = append(all, p)
 		}
 
 		stepped = stepped || p.Steps > 0
@@ -159,9 +138,9 @@ func (f *Feed) build(topo *topology.File) bool {
 		return false
 	}
 
-	f.world = frame.NewWorld(all, f.Seen, topo)
-	f.Rows = f.world.Ranks
-	f.each(func(p *process) { p.row = f.world.Row(p.Rank) })
+	f.world = newWorld(all, f.Seen, topo)
+	f.Rows = f.world.ranks
+	f.each(func(p *process) { p.row = f.world.row(p.Rank) })
 	return true
 }
 

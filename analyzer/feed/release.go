@@ -28,7 +28,7 @@ func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column))
 	lag = cmp.Or(max(0, lag), DefaultLag)
 	for len(f.Pending) > 0 {
 		c := f.Pending[0]
-		if w := f.world; w == nil || c.Place.Attempt >= w.Attempts {
+		if w := f.world; w == nil || c.Place.Attempt >= w.attempts {
 			return // what began it turned out to be of another launch
 		}
 

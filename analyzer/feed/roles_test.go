@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
@@ -259,7 +260,7 @@ func TestTransfers_MembersDecideWhereNamesAreShared(t *testing.T) {
 		t.Errorf("window %+v", w)
 	}
 
-	if w.Shortest() != 1 || w.Seconds[3] != float32(22)/16 || w.Quickest != 0.25 || w.P2P() {
+	if w.Shortest() != 1 || w.Seconds[3] != float32(22)/16 || w.Quickest != 0.25 || frame.P2P(w.Op) {
 		t.Errorf("shortest %v, seconds %v, quickest %v", w.Shortest(), w.Seconds, w.Quickest)
 	}
 }

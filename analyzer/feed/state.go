@@ -39,8 +39,8 @@ func (f *Feed) check() error {
 
 	for rank, list := range f.Ranks {
 		for _, p := range list {
-			if p.Process == nil || p.Rank != rank {
-				return fmt.Errorf("a process of rank %d is incomplete", rank)
+			if p.Rank != rank {
+				return fmt.Errorf("a process of rank %d among those of rank %d", p.Rank, rank)
 			}
 		}
 	}

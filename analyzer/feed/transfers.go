@@ -42,9 +42,6 @@ type transfers struct {
 	// the window's last step.
 	known   []frame.Transfer // of each group, without anything measured
 	pending map[transferKey]*frame.Transfer
-	// first is the last step of the one that ends first, or before it. Its run is not known: columns of
-	// an attempt are told apart by their steps.
-	first frame.Place
 }
 
 type transferKey struct {
@@ -60,11 +57,11 @@ func (h *History) transfers() *transfers {
 		w := h.feed.world
 		var layouts []*frame.Layout
 		// Every launch has a layout of its own, and a group may exist in one of them alone.
-		for k := range w.Attempts {
-			layouts = append(layouts, w.Layout(k))
+		for k := range w.attempts {
+			layouts = append(layouts, w.layout(k))
 		}
 
-		t.known = w.Communicators(layouts...)
+		t.known = w.communicators(layouts...)
 	}
 
 	return t
@@ -88,10 +85,6 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 	x.Rows, x.Seconds = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
-	if end := (frame.Place{Attempt: p.Attempt, Step: w.To}); end.Compare(t.first) < 0 {
-		t.first = end
-	}
-
 	if w.Quickest == w.Quickest && !(x.Quickest <= w.Quickest) {
 		x.Quickest = w.Quickest
 	}
@@ -102,18 +95,10 @@ func (t *transfers) add(p *process, op string, w *window) {
 
 // until hands over the windows that ended before a step of an attempt, in order.
 func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
-	now := frame.Place{Attempt: attempt, Step: step}
-	if t.first.Compare(now) >= 0 {
-		return
-	}
-
 	var due []transferKey
-	t.first = frame.Place{Attempt: math.MaxInt}
 	for k, x := range t.pending {
-		if end := (frame.Place{Attempt: x.Attempt, Step: x.To}); end.Compare(now) < 0 {
+		if x.Attempt < attempt || x.Attempt == attempt && x.To < step {
 			due = append(due, k)
-		} else if end.Compare(t.first) < 0 {
-			t.first = end
 		}
 	}
 

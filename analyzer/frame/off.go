@@ -109,7 +109,7 @@ func Unrecorded(off []Off, before, after *Column) int {
 
 	for _, o := range off {
 		if o.FromNs <= after.StartNs && (o.ToNs == 0 || o.ToNs >= before.StartNs) {
-			return int(min(missing, maxRows))
+			return int(min(missing, MaxRows))
 		}
 	}
 

@@ -3,8 +3,6 @@ package frame
 import (
 	"cmp"
 	"slices"
-
-	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // Transfer is the communication of one group in one window of steps. The
@@ -27,11 +25,8 @@ type Transfer struct {
 	Steps    int       // most steps that a rank had in the window
 }
 
-// P2P reports whether the window counts sends or receives.
-func (t *Transfer) P2P() bool { return p2p(t.Op) }
-
-// p2p reports whether an op goes from one rank to another, without the rest of its group.
-func p2p(op string) bool { return op == "send" || op == "recv" || op == "sendrecv" }
+// P2P reports whether an op goes from one rank to another, without the rest of its group.
+func P2P(op string) bool { return op == "send" || op == "recv" || op == "sendrecv" }
 
 // Shortest returns the shortest member's seconds per step, the transfer.
 func (t *Transfer) Shortest() float32 { return slices.Min(t.Seconds) }
@@ -57,80 +52,4 @@ func (t *Transfer) Finish() {
 	}
 
 	t.Rows, t.Seconds = rows, secs
-}
-
-// Communicators returns a window of each group that processes talk in, without anything that was
-// measured, and numbers the groups in their Talks. Two groups may share a name (each data-parallel
-// group of a mesh is called the same): where identities tell members, members decide, else the
-// name does. A group whose members are those of a group of the layouts has that group's name and dimension.
-func (w *World) Communicators(layouts ...*Layout) []Transfer {
-	titles := map[string][]*Group{}
-	for _, l := range layouts {
-		for i := range l.Groups {
-			k := memberKey("", slices.Sorted(slices.Values(l.Groups[i].Rows)))
-			titles[k] = append(titles[k], &l.Groups[i])
-		}
-	}
-
-	groups, members := w.number()
-	all := make([]Transfer, len(groups))
-	for n, g := range groups {
-		all[n] = Transfer{Name: g.Name, Dim: g.Dim, Size: len(g.Ranks), Quickest: NaN}
-		slices.Sort(members[n])
-		list := titles[memberKey("", slices.Compact(members[n]))]
-		if len(list) == 0 {
-			continue
-		}
-
-		at := max(0, slices.IndexFunc(list, func(t *Group) bool { return t.Dim == g.Dim }))
-		all[n].Name, all[n].Dim = list[at].Name, cmp.Or(g.Dim, list[at].Dim)
-	}
-
-	return all
-}
-
-// number numbers the groups that processes talk in, and returns them with the rows of their members: those
-// that identities tell, else those that talk.
-func (w *World) number() (groups []topology.Group, members [][]int32) {
-	byKey := map[string]int32{}
-	for _, p := range w.all {
-		row := w.Row(p.Rank)
-		for k := range p.Talks {
-			t := &p.Talks[k]
-			g, id := p.communicator(t)
-			if t.Group = byKey[id]; t.Group == 0 {
-				groups, members = append(groups, g), append(members, w.rows(g.Ranks))
-				t.Group = int32(len(groups))
-				byKey[id] = t.Group
-			}
-
-			if g.Ranks == nil && row >= 0 {
-				members[t.Group-1] = append(members[t.Group-1], int32(row))
-			}
-		}
-	}
-
-	return groups, members
-}
-
-// communicator is the group that the process talks in, and a text that tells it from
-// others.
-func (p *Process) communicator(t *Talk) (topology.Group, string) {
-	g := topology.Group{Name: t.Name, Dim: t.Dim}
-	for n := range p.Meta.Groups {
-		dim, called, members := p.group(n)
-		if called != g.Name {
-			continue
-		}
-
-		if g.Dim = dim; len(members) == 0 {
-			break
-		}
-
-		g.Ranks = numbers(members)
-		slices.Sort(g.Ranks)
-		return g, memberKey("ranks:"+g.Name, g.Ranks)
-	}
-
-	return g, "name:" + g.Name
 }

@@ -2,6 +2,9 @@ package frame
 
 import "slices"
 
+// MaxRows bounds the ranks of a job: what lies beyond is cut, never refused.
+const MaxRows = 1 << 20
+
 // Valid reports whether all lists of a layout that was read from somewhere have their
 // lengths, and all indices are inside them.
 func (l *Layout) Valid() bool {
@@ -21,7 +24,7 @@ func (l *Layout) Valid() bool {
 
 		return true
 	}
-	ok := l.Stages >= 0 && l.Stages <= maxRows && in(l.Node, len(l.Nodes)) && in(l.Role, len(l.Roles)) && in(l.Replica, len(l.Replicas)) && len(l.Partial) == len(l.Replicas)
+	ok := l.Stages >= 0 && l.Stages <= MaxRows && in(l.Node, len(l.Nodes)) && in(l.Role, len(l.Roles)) && in(l.Replica, len(l.Replicas)) && len(l.Partial) == len(l.Replicas)
 	rows := func(v []int32) bool { return in(v, n) && !slices.Contains(v, None) }
 	member := func(v, of []int32, k int) bool {
 		return rows(v) && !slices.ContainsFunc(v, func(r int32) bool { return of[r] != int32(k) || l.Role[r] < 0 })

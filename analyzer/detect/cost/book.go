@@ -60,9 +60,9 @@ type Book struct {
 	backward *residual.Backward
 
 	faults   []Fault
-	accounts map[string]Account // by node; "" is all together
-	clock    float64            // seconds of all steps so far
-	spells   map[string]*spell  // of nodes that were slow in single steps
+	accounts map[string]Account  // by node; "" is all together
+	clock    float64             // seconds of all steps so far
+	spells   map[string]*Account // of nodes that were slow in single steps, since the first of them
 	habits   habits
 	played   [threshold.Window]played // the steps of the window, as far as they were played
 
@@ -78,7 +78,7 @@ type Book struct {
 
 // New returns a book without a job.
 func New() *Book {
-	return &Book{accounts: map[string]Account{}, spells: map[string]*spell{}, struck: map[int]float64{}}
+	return &Book{accounts: map[string]Account{}, spells: map[string]*Account{}, struck: map[int]float64{}}
 }
 
 // Assign takes another layout, and what follows its steps; Forget comes with it where rows mean other ranks.

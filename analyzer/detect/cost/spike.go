@@ -5,12 +5,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
-// spell is what the slow steps of a node cost.
-type spell struct {
-	Since       float64 // on the book's clock
-	Saved, Most float64
-}
-
 // spikeStep: a step that much longer than usual may have waited for a slow rank.
 const spikeStep = 1.01
 
@@ -22,6 +16,10 @@ func (b *Book) EnterSpikes(t, usual float64, tell [history.Signals]bool, slow fu
 	i := b.recent.Count - 1
 	span := b.recent.Spans[i%threshold.Window]
 	b.clock += span
+	for _, a := range b.spells {
+		a.Time += span
+	}
+
 	if len(b.faults) > 0 && b.Learned() {
 		b.play(i, true)
 	}
@@ -49,13 +47,13 @@ func (b *Book) EnterSpikes(t, usual float64, tell [history.Signals]bool, slow fu
 		b.recall(i)
 		saved, most := b.without(i, b.charged, t)
 		node := b.layout.Nodes[n]
-		s := b.spells[node]
-		if s == nil {
-			s = &spell{Since: b.clock - span}
-			b.spells[node] = s
+		a := b.spells[node]
+		if a == nil {
+			a = &Account{Time: span}
+			b.spells[node] = a
 		}
 
-		s.Saved, s.Most = s.Saved+saved, s.Most+most
+		a.Saved, a.Most = a.Saved+saved, a.Most+most
 	}
 }
 
@@ -79,11 +77,11 @@ func (b *Book) throughLast() []int32 {
 // CameAndWent is the cost of a node's slow steps as a share of the time since the first;
 // ok where there were any.
 func (b *Book) CameAndWent(node string) (least, most float64, ok bool) {
-	s := b.spells[node]
-	if s == nil {
+	a := b.spells[node]
+	if a == nil {
 		return 0, 0, false
 	}
 
-	least, most = Account{Time: b.clock - s.Since, Saved: s.Saved, Most: s.Most}.Bounds()
+	least, most = a.Bounds()
 	return least, most, true
 }

@@ -19,14 +19,14 @@ func (b *Book) State() state.Fields {
 func (b *Book) Check() error {
 	for _, f := range b.faults {
 		if f.Row < 0 || f.Row >= len(b.layout.Role) || b.layout.Role[f.Row] < 0 {
-			return fmt.Errorf("book: a fault of row %d", f.Row)
+			return fmt.Errorf("a fault of row %d", f.Row)
 		}
 	}
 
 	for i := range b.played {
 		p := &b.played[i]
 		if p.At != 0 && (len(p.Ends) != b.graph.Lanes() || len(p.Plain) != b.graph.Lanes() || len(p.Usual) != len(b.graph.Usual())) {
-			return fmt.Errorf("book: a step of %d lanes, want %d", len(p.Ends), b.graph.Lanes())
+			return fmt.Errorf("a step of %d lanes, want %d", len(p.Ends), b.graph.Lanes())
 		}
 	}
 

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -26,16 +27,7 @@ func (b *Book) enter(i int, faults []Fault, accounts map[string]Account) {
 		return
 	}
 
-	slices.SortStableFunc(b.charged, func(a, b Fault) int {
-		switch {
-		case a.Node < b.Node:
-			return -1
-		case a.Node > b.Node:
-			return 1
-		}
-
-		return a.Row - b.Row
-	})
+	slices.SortStableFunc(b.charged, func(a, b Fault) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Row, b.Row)) })
 	span, steps := b.recent.Spans[i%threshold.Window], float64(b.recent.Steps[i%threshold.Window])
 	b.play(i, false)
 	b.recall(i)
@@ -236,7 +228,7 @@ func (b *Book) mend(i int, f *Fault, together []Fault, t float64) {
 func (b *Book) left(i int, f *Fault, mates []int32, together []Fault) (share float64) {
 	for k := range b.charged {
 		o := &b.charged[k]
-		if o.Slight || !slices.Contains(mates, int32(o.Row)) || slices.ContainsFunc(together, func(x Fault) bool { return x.Row == o.Row }) {
+		if o.Slight || !slices.Contains(mates, int32(o.Row)) || holds(together, o.Row) {
 			continue
 		}
 

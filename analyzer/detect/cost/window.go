@@ -40,8 +40,7 @@ func (b *Book) UnevenLanes(skip []bool) (impact float64, last []int) {
 // from the stages' times, for where groups aren't known.
 func (b *Book) UnevenStages(bound float64) float64 {
 	if !b.graph.Known() {
-		bound = min(bound, b.OverWindow(func(i int) float64 { return math.Inf(1) }))
-		return bound
+		return min(bound, b.OverWindow(func(int) float64 { return math.Inf(1) }))
 	}
 
 	return b.OverWindow(func(i int) float64 {

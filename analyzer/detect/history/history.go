@@ -29,40 +29,29 @@ const (
 // window, and the values of each metric. Each metric keeps the last steps in which it was
 // recorded, so what was measured stays until it is measured otherwise.
 type Window struct {
-	Count  int       // analysed steps
-	Times  []float32 // seconds
-	Spans  []float64 // the same with the steps that were left out before it
-	Steps  []int32   // how many steps that is
-	Passes []int32   // forward passes of a rank
+	Count  int                       // analysed steps
+	Times  [threshold.Window]float32 // seconds
+	Spans  [threshold.Window]float64 // the same with the steps that were left out before it
+	Steps  [threshold.Window]int32   // how many steps that is
+	Passes [threshold.Window]int32   // forward passes of a rank
 	// Place is how many steps each signal's test had seen after it.
-	Place [Signals][]int32
+	Place [Signals][threshold.Window]int32
 	// Pause and Paused are the seconds and the number of the steps that were left out
 	// since.
 	Pause  float64
 	Paused int
 
 	n        int
-	at       [frame.MetricCount][]int32   // recorded after each step; 0 = the metric is not in it
-	recorded [frame.MetricCount]int       // steps in which each metric was recorded
-	cells    [frame.MetricCount][]float32 // window × n, by recorded step; nil = never
-	adjusted [ofWork][]float32            // log seconds without what work explains
-	works    [ofWork]int                  // steps in each of them
+	at       [frame.MetricCount][threshold.Window]int32 // recorded after each step; 0 = the metric is not in it
+	recorded [frame.MetricCount]int                     // steps in which each metric was recorded
+	cells    [frame.MetricCount][]float32               // window × n, by recorded step; nil = never
+	adjusted [ofWork][]float32                          // log seconds without what work explains
+	works    [ofWork]int                                // steps in each of them
 	buf      []float32
 }
 
 // New returns a history of n ranks.
-func New(n int) *Window {
-	h := &Window{n: n, Times: make([]float32, threshold.Window), Spans: make([]float64, threshold.Window), Steps: make([]int32, threshold.Window), Passes: make([]int32, threshold.Window)}
-	for s := range h.Place {
-		h.Place[s] = make([]int32, threshold.Window)
-	}
-
-	for m := range h.at {
-		h.at[m] = make([]int32, threshold.Window)
-	}
-
-	return h
-}
+func New(n int) *Window { return &Window{n: n} }
 
 // LeaveOut counts a step that is not analysed.
 func (h *Window) LeaveOut(t float64) { h.Pause, h.Paused = h.Pause+t, h.Paused+1 }
@@ -116,10 +105,7 @@ func (h *Window) Latest(m frame.Metric, k int) [][]float32 {
 // put keeps v as step k of a ring, and returns the ring.
 func (h *Window) put(ring []float32, k int, v []float32) []float32 {
 	if ring == nil {
-		ring = make([]float32, threshold.Window*h.n)
-		for i := range ring {
-			ring[i] = robust.NaN
-		}
+		ring = robust.Unknown(threshold.Window * h.n)
 	}
 
 	copy(ring[k%threshold.Window*h.n:][:h.n], v)
@@ -163,16 +149,11 @@ func (h *Window) middle(ring []float32, steps, r, k int) float64 {
 
 // Over is the median over ranks of their medians, without those to skip.
 func (h *Window) Over(m frame.Metric, rows []int32, k int, skip func(int) bool) float64 {
-	var v []float64
-	for _, r := range rows {
-		if skip != nil && skip(int(r)) {
-			continue
+	return robust.MedianOf(rows, func(r int) float64 {
+		if skip != nil && skip(r) {
+			return math.NaN()
 		}
 
-		if x := h.Median(m, int(r), k); x == x {
-			v = append(v, x)
-		}
-	}
-
-	return robust.Median64(v)
+		return h.Median(m, r, k)
+	})
 }

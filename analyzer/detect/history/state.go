@@ -13,18 +13,13 @@ func (h *Window) State() state.Fields {
 	f := state.Fields{
 		"count": state.Counts(&h.Count), "times": &h.Times, "spans": &h.Spans, "steps": state.Counts(&h.Steps),
 		"passes": &h.Passes, "pause": &h.Pause, "paused": state.Counts(&h.Paused), "recorded": state.Counts(&h.recorded),
-		"works": state.Counts(&h.works),
+		"works": state.Counts(&h.works), "place": state.Counts(&h.Place), "at": state.Counts(&h.at),
 	}
-	for s := range h.Place {
-		f[fmt.Sprint("place_", s)] = state.Counts(&h.Place[s])
-	}
-
 	for s := range h.adjusted {
 		f[fmt.Sprint("adjusted_", s)] = state.Grows(&h.adjusted[s])
 	}
 
 	for m := range h.cells {
-		f["at_"+frame.Metric(m).String()] = state.Counts(&h.at[m])
 		f["cells_"+frame.Metric(m).String()] = state.Grows(&h.cells[m])
 	}
 
@@ -36,7 +31,7 @@ func (h *Window) Check() error {
 	for _, list := range [][][]float32{h.cells[:], h.adjusted[:]} {
 		for _, v := range list {
 			if v != nil && len(v) != threshold.Window*h.n {
-				return fmt.Errorf("recent: %d values, want %d", len(v), threshold.Window*h.n)
+				return fmt.Errorf("%d values, want %d", len(v), threshold.Window*h.n)
 			}
 		}
 	}

@@ -18,9 +18,7 @@ import (
 // Job follows what is common: each stage's time, how much replicas differ from
 // step to step, and the level of the whole job.
 type Job struct {
-	l      *frame.Layout
-	stages []int // stage of each role
-	n      int
+	l *frame.Layout
 
 	Sum    [2][]float64 // per role: mean log level of compute and own
 	Usual  [2][]float64 // per role: mean of the middle of its ranks
@@ -57,18 +55,11 @@ const maxBlocks = 512
 
 // New returns the level of a job with that layout.
 func New(l *frame.Layout) *Job {
-	v := &Job{l: l, n: len(l.Roles)}
-	for _, r := range l.Roles {
-		v.stages = append(v.stages, r.Stage)
-	}
-
+	v, n := &Job{l: l}, len(l.Roles)
 	for k := range 2 {
-		v.Now[k] = make([]float32, v.n)
-		v.Sum[k], v.Usual[k], v.sumN[k] = make([]float64, v.n), make([]float64, v.n), make([]float64, v.n)
-		v.before[k] = make([]float32, len(l.Replicas))
-		for q := range v.before[k] {
-			v.before[k][q] = robust.NaN
-		}
+		v.Now[k] = make([]float32, n)
+		v.Sum[k], v.Usual[k], v.sumN[k] = make([]float64, n), make([]float64, n), make([]float64, n)
+		v.before[k] = robust.Unknown(len(l.Replicas))
 	}
 
 	return v
@@ -181,17 +172,11 @@ func (v *Job) Observe(c *frame.Column, t, usual float64, link float32) {
 
 	for k := range kinds {
 		v.buf = robust.Compact(v.buf[:0], v.pending[k])
-		v.blocks[k] = append(v.blocks[k], robust.Median(v.buf))
+		v.blocks[k] = robust.Newest(append(v.blocks[k], robust.Median(v.buf)), maxBlocks)
 		v.pending[k] = v.pending[k][:0]
-		if len(v.blocks[k]) > maxBlocks {
-			v.blocks[k] = v.blocks[k][1:]
-		}
 	}
 
-	v.labels = append(v.labels, v.first)
-	if len(v.labels) > maxBlocks {
-		v.labels = v.labels[1:]
-	}
+	v.labels = robust.Newest(append(v.labels, v.first), maxBlocks)
 }
 
 // Change compares the last blocks of a series with the best stable stretch before:
@@ -306,10 +291,8 @@ func (v *Job) WaitGrowth(since int64) (float64, bool) {
 		return 0, false
 	}
 
-	return robust.Median64(tailOf(now, jobBlocks)) - robust.Median64(tailOf(before, 2*jobBlocks)), true
+	return robust.Median64(robust.Newest(now, jobBlocks)) - robust.Median64(robust.Newest(before, 2*jobBlocks)), true
 }
-
-func tailOf(v []float64, n int) []float64 { return v[max(0, len(v)-n):] }
 
 // Loading looks for data loading that is slow on changing ranks.
 type Loading struct {
@@ -383,7 +366,7 @@ func (s *Loading) Rotates() bool {
 func (v *Job) Check() error {
 	for _, b := range v.blocks {
 		if len(b) != len(v.labels) {
-			return fmt.Errorf("level: %d blocks, want %d", len(b), len(v.labels))
+			return fmt.Errorf("%d blocks, want %d", len(b), len(v.labels))
 		}
 	}
 
@@ -395,8 +378,8 @@ func (v *Job) ByStage(s, stages int) []float64 {
 	out := make([]float64, 0, stages)
 	for st := range stages {
 		var x []float64
-		for g, k := range v.stages {
-			if k == st && v.sumN[s][g] >= threshold.MinBold {
+		for g := range v.l.Roles {
+			if v.l.Roles[g].Stage == st && v.sumN[s][g] >= threshold.MinBold {
 				x = append(x, v.Sum[s][g])
 			}
 		}

@@ -58,10 +58,10 @@ type Watch struct {
 func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 	n := len(l.Groups)
 	w := &Watch{
-		cfg: cfg, n: len(l.Ranks), wires: map[string]*wire{}, groups: l.Groups, metric: make([]frame.Metric, n), ring: make([]float32, n*threshold.Window),
+		cfg: cfg, n: len(l.Ranks), wires: map[string]*wire{}, groups: l.Groups, metric: make([]frame.Metric, n), ring: robust.Unknown(n * threshold.Window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), jitter: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
 		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n), risen: make([]float32, n),
-		cur: make([]float32, n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
+		cur: robust.Unknown(n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
 		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
 	}
 	member := map[frame.Metric][]uint8{}
@@ -94,10 +94,6 @@ func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 		}
 
 		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
-		w.cur[g] = robust.NaN
-		for i := range threshold.Window {
-			w.ring[g*threshold.Window+i] = robust.NaN
-		}
 	}
 
 	for m := range member {

@@ -67,7 +67,7 @@ const (
 // the window was observed; step is a usual step in seconds. The window is not kept. What
 // the steps show by themselves is left to them.
 func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
-	if t.P2P() || len(t.Rows) < 2 || !(step > 0) || w.seenIn[[2]string{t.Name, t.Dim}] {
+	if frame.P2P(t.Op) || len(t.Rows) < 2 || !(step > 0) || w.seenIn[[2]string{t.Name, t.Dim}] {
 		return
 	}
 
@@ -96,11 +96,8 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 	}
 
 	x.Rows, x.Bytes = append(x.Rows[:0], t.Rows...), t.Bytes
-	x.Recent, x.Steps, x.Quickest = append(x.Recent, math.Log(low)), append(x.Steps, t.Steps), math.Log(float64(t.Quickest))
-	if len(x.Recent) > keptWindows {
-		x.Recent, x.Steps = x.Recent[1:], x.Steps[1:]
-	}
-
+	x.Recent, x.Steps = robust.Newest(append(x.Recent, math.Log(low)), keptWindows), robust.Newest(append(x.Steps, t.Steps), keptWindows)
+	x.Quickest = math.Log(float64(t.Quickest))
 	w.due = append(w.due, due{wire: x, from: t.From, to: t.To, step: step})
 }
 

@@ -82,13 +82,7 @@ func (b *Backward) learn(forward, backward []float32) {
 // relative fills out with the logarithms of v about those of the ranks' peers; a wild step
 // counts as one of twice the length.
 func (b *Backward) relative(v, out []float32) {
-	for r, x := range v {
-		b.sum[r] = robust.NaN
-		if x > 0 {
-			b.sum[r] = float32(math.Log(float64(x)))
-		}
-	}
-
+	robust.Logs(v, b.sum)
 	b.ref.Relative(b.sum, out)
 	for r, x := range out {
 		if x == x {

@@ -1,8 +1,6 @@
 package residual
 
 import (
-	"math"
-
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -27,13 +25,7 @@ func NewCovariate(l *frame.Layout, signals int) *Covariate {
 
 // Prepare takes the tokens of a step, for the signals that were recorded in it.
 func (c *Covariate) Prepare(tokens []float32, recorded ...bool) {
-	for r, v := range tokens {
-		c.ln[r] = robust.NaN
-		if v > 0 {
-			c.ln[r] = float32(math.Log(float64(v)))
-		}
-	}
-
+	robust.Logs(tokens, c.ln)
 	c.ref.Relative(c.ln, c.dev)
 	for _, x := range recorded {
 		if x {

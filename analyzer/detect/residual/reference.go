@@ -21,8 +21,7 @@ import (
 // a step: a reference that changes its kind from step to step looks like slowness. NaN
 // means not measured.
 type Reference struct {
-	roles [][]int32
-	sizes []int // of each role, recorded or not
+	roles []frame.Role
 	buf   []float32
 	idx   []int32
 	// Middle is the median of each role in the last call of Relative, NaN where none.
@@ -31,13 +30,7 @@ type Reference struct {
 
 // NewReference returns the reference of the ranks of a layout.
 func NewReference(l *frame.Layout) *Reference {
-	var r Reference
-	for g := range l.Roles {
-		r.roles, r.sizes = append(r.roles, l.Roles[g].Rows), append(r.sizes, l.Roles[g].Size)
-	}
-
-	r.Middle = make([]float32, len(l.Roles))
-	return &r
+	return &Reference{roles: l.Roles, Middle: make([]float32, len(l.Roles))}
 }
 
 // oneRole is the reference of n units that all do the same work.
@@ -47,7 +40,7 @@ func oneRole(n int) *Reference {
 		rows[i] = int32(i)
 	}
 
-	return &Reference{roles: [][]int32{rows}, sizes: []int{n}, Middle: make([]float32, 1)}
+	return &Reference{roles: []frame.Role{{Rows: rows, Size: n}}, Middle: make([]float32, 1)}
 }
 
 // Relative fills out with how far each of v is from its reference.
@@ -56,9 +49,9 @@ func (r *Reference) Relative(v, out []float32) {
 		out[i] = robust.NaN
 	}
 
-	for g, rows := range r.roles {
+	for g := range r.roles {
 		r.buf, r.idx = r.buf[:0], r.idx[:0]
-		for _, k := range rows {
+		for _, k := range r.roles[g].Rows {
 			if x := v[k]; x == x {
 				r.buf = append(r.buf, x)
 				r.idx = append(r.idx, k)
@@ -71,7 +64,7 @@ func (r *Reference) Relative(v, out []float32) {
 			r.Middle[g] = robust.NaN
 		case n == 1:
 			r.Middle[g] = r.buf[0]
-		case n == 2 && r.sizes[g] >= threshold.MedianPeers:
+		case n == 2 && r.roles[g].Size >= threshold.MedianPeers:
 			r.Middle[g] = (r.buf[0] + r.buf[1]) / 2 // too many are missing to compare
 		case n < threshold.LargeRole:
 			r.small(g, v, out)
@@ -104,7 +97,7 @@ func (r *Reference) small(g int, v, out []float32) {
 
 			return r.buf[i]
 		}
-		if r.sizes[g] < threshold.MedianPeers {
+		if r.roles[g].Size < threshold.MedianPeers {
 			out[k] = x - at(0)
 			continue
 		}

@@ -36,7 +36,7 @@ func (s slowOne) Lately(r int) float32 {
 func TestSharing_ExpertLoad(t *testing.T) {
 	const experts, slow = 4, 5
 	n := 2 * experts
-	rows := oneRole(n).roles[0]
+	rows := oneRole(n).roles[0].Rows
 	l := &frame.Layout{Roles: []frame.Role{{Rows: rows, Size: n}}, Stages: 1}
 	for r := range n {
 		l.Ranks, l.Role, l.Replica, l.Replicas = append(l.Ranks, r), append(l.Role, 0), append(l.Replica, int32(r)), append(l.Replicas, []int32{int32(r)})

@@ -205,6 +205,22 @@ func Compact(dst, v []float32) []float32 {
 	return dst
 }
 
+// Unknown returns n values none of which was measured.
+func Unknown(n int) []float32 { return slices.Repeat([]float32{NaN}, n) }
+
+// Logs fills out with the logarithms of v, NaN where there is none.
+func Logs(v, out []float32) {
+	for i, x := range v {
+		out[i] = NaN
+		if x > 0 {
+			out[i] = float32(math.Log(float64(x)))
+		}
+	}
+}
+
+// Newest returns the last n of a list that grows at its end, or all of it.
+func Newest[T any](v []T, n int) []T { return v[max(0, len(v)-n):] }
+
 // Median64 returns the median of v without reordering it, NaN for none.
 func Median64(v []float64) float64 {
 	if len(v) == 0 {
@@ -219,6 +235,18 @@ func Median64(v []float64) float64 {
 	}
 
 	return (s[n/2-1] + s[n/2]) / 2
+}
+
+// MedianOf is the median of the numbers among what is given of each of the rows, NaN for none.
+func MedianOf(rows []int32, of func(row int) float64) float64 {
+	var v []float64
+	for _, r := range rows {
+		if x := of(int(r)); x == x {
+			v = append(v, x)
+		}
+	}
+
+	return Median64(v)
 }
 
 // Clip returns x, or the bound that it lies beyond.

@@ -57,16 +57,11 @@ type Watch struct {
 // New returns a watch of the ranks of a layout.
 func New(l *frame.Layout) *Watch {
 	n := len(l.Ranks)
-	s := &Watch{
-		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: make([]float32, n*keptSaves), pastN: make([]uint8, n),
+	return &Watch{
+		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: robust.Unknown(n * keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
-	for i := range s.recent {
-		s.recent[i] = robust.NaN
-	}
-
-	return s
 }
 
 // Assign tells who is who from now on; the roles are the same.
@@ -81,16 +76,9 @@ func (s *Watch) Observe(c *frame.Column, k int, now Now, ended func(row int)) bo
 		return false
 	}
 
-	saved := 0
-	for r, x := range v {
-		s.lns[r] = robust.NaN
-		if x > 0 {
-			s.lns[r] = float32(math.Log(float64(x)))
-			saved++
-		}
-	}
-
-	if saved == 0 {
+	robust.Logs(v, s.lns)
+	s.buf = robust.Compact(s.buf[:0], s.lns)
+	if len(s.buf) == 0 {
 		return false
 	}
 
@@ -105,11 +93,10 @@ func (s *Watch) Observe(c *frame.Column, k int, now Now, ended func(row int)) bo
 
 	s.lastSave = k
 	s.saves++
-	s.savers = saved
+	s.savers = len(s.buf)
 	slot := (s.saves - 1) % keptSaves
 	s.keep(slot, now)
 	copy(s.recent[slot*s.n:], s.lns)
-	s.buf = robust.Compact(s.buf[:0], s.lns)
 	mid := robust.Median(s.buf)
 	if s.storage(mid, c.Step) {
 		return true
@@ -341,11 +328,7 @@ func (s *Watch) storage(mid float32, step int64) bool {
 	}
 
 	s.storageRun = 0
-	s.level = append(s.level, mid)
-	if len(s.level) > keptSaves {
-		s.level = s.level[1:]
-	}
-
+	s.level = robust.Newest(append(s.level, mid), keptSaves)
 	return false
 }
 

@@ -12,6 +12,17 @@ import (
 // Len is the number of units.
 func (t *Test) Len() int { return t.n }
 
+// Any reports whether some unit is so.
+func (t *Test) Any(is func(r int) bool) bool {
+	for r := range t.n {
+		if is(r) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // Steps is the number of steps seen.
 func (t *Test) Steps() int { return t.count }
 

@@ -117,14 +117,6 @@ func New(cfg *threshold.Config, n int, u Units) *Test {
 	t := &Test{cfg: cfg, n: n, labels: make([]int64, labelMemory)}
 	f32 := func() []float32 { return make([]float32, n) }
 	t.ring, t.blocks = make([]float32, n*threshold.Window), make([]float32, n*maxBlocks)
-	for i := range t.ring {
-		t.ring[i] = robust.NaN
-	}
-
-	for i := range t.blocks {
-		t.blocks[i] = robust.NaN
-	}
-
 	t.block, t.Left = make([]int32, n), f32()
 	t.mu, t.dev, t.prev, t.base, t.creep = f32(), f32(), f32(), f32(), f32()
 	t.baseN = make([]uint16, n)

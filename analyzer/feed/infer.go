@@ -1,4 +1,4 @@
-package frame
+package feed
 
 import (
 	"cmp"
@@ -6,12 +6,13 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
 // infer gives roles to a layout whose groups are unknown: from who talks to whom
 // where communication was recorded, else from times alone.
-func (w *World) infer(l *Layout, current []*Process) {
+func (w *world) infer(l *frame.Layout, current []*process) {
 	w.byCommunicators(l)
 	if l.Stages == 1 && w.mayBePipeline() {
 		l.Certain = false
@@ -21,11 +22,11 @@ func (w *World) infer(l *Layout, current []*Process) {
 
 // talkers returns the groups that the processes of the layout's launch talk in, each with the
 // ranks that do, and which of them have sends or receives.
-func (w *World) talkers(l *Layout) (list []topology.Group, p2p []bool) {
-	known := w.Communicators(l)
+func (w *world) talkers(l *frame.Layout) (list []topology.Group, p2p []bool) {
+	known := w.communicators(l)
 	ranks, pairs := make([][]int, len(known)), make([]bool, len(known))
 	for _, p := range w.of[l.Attempt] {
-		if w.Row(p.Rank) < 0 {
+		if p.row < 0 {
 			continue
 		}
 
@@ -54,7 +55,7 @@ func (w *World) talkers(l *Layout) (list []topology.Group, p2p []bool) {
 
 // byCommunicators takes ranks that share a communicator for collectives to be in
 // one stage, and those that are joined by send and recv to be one pipeline.
-func (w *World) byCommunicators(l *Layout) {
+func (w *world) byCommunicators(l *frame.Layout) {
 	if !w.talks {
 		return
 	}
@@ -64,7 +65,7 @@ func (w *World) byCommunicators(l *Layout) {
 		return
 	}
 
-	chains := NewSets(len(l.Ranks))
+	chains := frame.NewSets(len(l.Ranks))
 	pipelined := false
 	var collectives [][]int32
 	for n, g := range list {
@@ -78,12 +79,12 @@ func (w *World) byCommunicators(l *Layout) {
 		}
 	}
 
-	l.setGroups(list)
+	setGroups(l, list)
 	if !pipelined {
 		return // data parallel: all alike, as they are
 	}
 
-	stages := stagesOfCollectives(collectives, chains, l.Recorded())
+	stages := stagesOfCollectives(collectives, chains, l)
 	if stages == nil {
 		return
 	}
@@ -96,17 +97,17 @@ func (w *World) byCommunicators(l *Layout) {
 	}
 
 	l.Stages = len(stages)
-	l.setRoles(positions, nil)
-	l.setReplicas(chains)
-	l.setGroups(list) // classes need the stages
+	setRoles(l, positions, nil)
+	setReplicas(l, chains)
+	setGroups(l, list) // classes need the stages
 }
 
 // stagesOfCollectives joins the ranks that are in a collective together and in no pipeline: data, tensor
 // and context parallelism all stay inside a stage, so whichever these groups are, what they join is one.
 // Stages come ordered by their lowest row, which is the order of every launcher that puts the
 // pipeline outermost; nil where they don't have equal sizes or hold two ranks of a pipeline.
-func stagesOfCollectives(list [][]int32, chains *Sets, total int) [][]int32 {
-	within := NewSets(len(chains.parent))
+func stagesOfCollectives(list [][]int32, chains *frame.Sets, l *frame.Layout) [][]int32 {
+	within := frame.NewSets(len(l.Ranks))
 	known := map[int32]bool{}
 	for _, rows := range list {
 		if len(rows) > 1 && inOwnPipelines(rows, chains) {
@@ -123,7 +124,7 @@ func stagesOfCollectives(list [][]int32, chains *Sets, total int) [][]int32 {
 	}
 
 	stages := slices.SortedFunc(maps.Values(byRoot), func(a, b []int32) int { return cmp.Compare(a[0], b[0]) })
-	if len(known) != total || slices.ContainsFunc(stages, func(s []int32) bool { return len(s) != len(stages[0]) || !inOwnPipelines(s, chains) }) {
+	if len(known) != l.Recorded() || slices.ContainsFunc(stages, func(s []int32) bool { return len(s) != len(stages[0]) || !inOwnPipelines(s, chains) }) {
 		return nil
 	}
 
@@ -131,7 +132,7 @@ func stagesOfCollectives(list [][]int32, chains *Sets, total int) [][]int32 {
 }
 
 // inOwnPipelines reports whether no two of the rows are in one pipeline.
-func inOwnPipelines(rows []int32, chains *Sets) bool {
+func inOwnPipelines(rows []int32, chains *frame.Sets) bool {
 	roots := map[int32]bool{}
 	for _, r := range rows {
 		roots[chains.Find(r)] = true
@@ -142,12 +143,12 @@ func inOwnPipelines(rows []int32, chains *Sets) bool {
 
 // mayBePipeline reports whether the job may have a pipeline as far as the rows
 // tell: it may when no communication was recorded at all.
-func (w *World) mayBePipeline() bool {
-	if w.seen[PP] || !w.seen[Comm] && !w.talks {
+func (w *world) mayBePipeline() bool {
+	if w.seen[frame.PP] || !w.seen[frame.Comm] && !w.talks {
 		return true
 	}
 
-	return !w.talks && w.seen[Other] // who talked to whom is not known
+	return !w.talks && w.seen[frame.Other] // who talked to whom is not known
 }
 
 // gapShare splits ranks into roles where sorted median times leave a gap of this
@@ -158,7 +159,7 @@ const gapShare = 0.08
 // byTimes splits ranks into roles by gaps between their median forward (else own) times. It
 // is a guess: a split counts only when all parts hold a multiple of two or more
 // ranks, for a single rank apart is a slow rank, not a stage.
-func (w *World) byTimes(l *Layout, current []*Process) {
+func (w *world) byTimes(l *frame.Layout, current []*process) {
 	type timed struct {
 		row int32
 		med float32
@@ -170,7 +171,7 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 		}
 
 		times := p.Forward
-		if !w.seen[FP] {
+		if !w.seen[frame.FP] {
 			times = p.Own
 		}
 
@@ -212,9 +213,9 @@ func (w *World) byTimes(l *Layout, current []*Process) {
 
 	positions := stagesOf(parts, unit, len(l.Ranks))
 	l.Stages = len(all) / unit
-	l.setRoles(positions, nil)
-	l.setReplicas(NewSets(len(l.Ranks)))
-	l.setGroups(nil)
+	setRoles(l, positions, nil)
+	setReplicas(l, frame.NewSets(len(l.Ranks)))
+	setGroups(l, nil)
 	w.note(fmt.Sprintf("no groups are known: roles were guessed from %d clusters of forward times", len(parts)))
 }
 
@@ -245,7 +246,7 @@ func stagesOf(parts [][]int32, unit, n int) []position {
 func median(times []float32) float32 {
 	v := slices.DeleteFunc(slices.Clone(times), func(x float32) bool { return x != x })
 	if len(v) == 0 {
-		return NaN
+		return frame.NaN
 	}
 
 	slices.Sort(v)

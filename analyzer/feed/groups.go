@@ -1,4 +1,4 @@
-package frame
+package feed
 
 import (
 	"encoding/binary"
@@ -64,7 +64,7 @@ func contradicted(file, own []topology.Group) *topology.Group {
 }
 
 // rankGroups collects the groups that the processes' identities tell, each once.
-func rankGroups(current []*Process) []topology.Group {
+func rankGroups(current []*process) []topology.Group {
 	var out []topology.Group
 	seen := map[string]bool{}
 	for _, p := range current {
@@ -80,7 +80,7 @@ func rankGroups(current []*Process) []topology.Group {
 
 			if id := memberKey(dim, members); !seen[id] {
 				seen[id] = true
-				out = append(out, topology.Group{Name: name, Dim: dim, Ranks: numbers(members)})
+				out = append(out, topology.Group{Name: name, Dim: dim, Ranks: ints(members)})
 			}
 		}
 	}
@@ -99,8 +99,8 @@ func memberKey[T int | int32 | uint32](word string, members []T) string {
 	return string(b)
 }
 
-// numbers are ranks as layouts have them.
-func numbers(ranks []uint32) []int {
+// ints are ranks as layouts have them.
+func ints(ranks []uint32) []int {
 	out := make([]int, len(ranks))
 	for k, r := range ranks {
 		out[k] = int(r)
@@ -110,7 +110,7 @@ func numbers(ranks []uint32) []int {
 }
 
 // group is the n-th group of the process's identity; no members where that tells none.
-func (p *Process) group(n int) (dim, name string, members []uint32) {
+func (p *process) group(n int) (dim, name string, members []uint32) {
 	dim, name, _ = topology.SplitGroup(p.Meta.Groups[n])
 	if n < len(p.Meta.GroupRanks) {
 		members = p.Meta.GroupRanks[n]

@@ -1,4 +1,4 @@
-package frame
+package feed
 
 import (
 	"cmp"
@@ -7,34 +7,32 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
-// maxRows bounds the ranks of a job: what lies beyond is cut, never refused.
-const maxRows = 1 << 20
-
-// World makes the layouts of a job out of its processes.
-type World struct {
-	Size     int      // the largest world seen; 0 unknown
-	Ranks    []int    // global rank of each row, ascending
-	Attempts int      // launches of the job
-	Notes    []string // sentences for a person
+// world makes the layouts of a job out of its processes.
+type world struct {
+	size     int      // the largest world seen; 0 unknown
+	ranks    []int    // global rank of each row, ascending
+	attempts int      // launches of the job
+	notes    []string // sentences for a person
 
 	topo   *topology.File
-	all    []*Process
-	of     [][]*Process        // each launch
-	heard  map[uint32]*Process // of each rank, the process that was heard of first
-	seen   [MetricCount]bool
+	all    []*process
+	of     [][]*process        // each launch
+	heard  map[uint32]*process // of each rank, the process that was heard of first
+	seen   [frame.MetricCount]bool
 	talks  bool           // communicators are known
 	nodeOf map[int]string // of the topology file
 	shared bool           // the topology and the processes use the same node names
 }
 
-// NewWorld takes all processes, those of one rank in the order in which they were heard
+// newWorld takes all processes, those of one rank in the order in which they were heard
 // of. seen says what any of them measured; topo is what is known of nodes and groups
 // beside them, nil where that is nothing.
-func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *World {
-	w := &World{topo: topo, all: all, heard: make(map[uint32]*Process, len(all)), seen: seen, nodeOf: map[int]string{}}
+func newWorld(all []*process, seen [frame.MetricCount]bool, topo *topology.File) *world {
+	w := &world{topo: topo, all: all, heard: make(map[uint32]*process, len(all)), seen: seen, nodeOf: map[int]string{}}
 	rows := map[int]bool{}
 	for _, p := range all {
 		if w.heard[p.Rank] == nil {
@@ -46,21 +44,21 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 		}
 
 		w.talks = w.talks || len(p.Talks) > 0
-		w.Size = max(w.Size, int(min(p.Meta.WorldSize, maxRows)))
+		w.size = max(w.size, int(min(p.Meta.WorldSize, frame.MaxRows)))
 	}
 
 	if topo != nil {
-		w.Size = max(w.Size, topo.WorldSize)
+		w.size = max(w.size, topo.WorldSize)
 		w.readNodes(rows)
 	}
 
 	for r := range rows {
-		w.Ranks = append(w.Ranks, r)
+		w.ranks = append(w.ranks, r)
 	}
 
-	slices.Sort(w.Ranks)
-	w.Attempts = launches(all)
-	w.of = make([][]*Process, w.Attempts)
+	slices.Sort(w.ranks)
+	w.attempts = launches(all)
+	w.of = make([][]*process, w.attempts)
 	for _, p := range all {
 		w.of[p.Attempt] = append(w.of[p.Attempt], p)
 	}
@@ -69,10 +67,10 @@ func NewWorld(all []*Process, seen [MetricCount]bool, topo *topology.File) *Worl
 }
 
 // readNodes takes the ranks and the node names of the topology file.
-func (w *World) readNodes(rows map[int]bool) {
+func (w *world) readNodes(rows map[int]bool) {
 	for name, ranks := range w.topo.Nodes {
 		for _, r := range ranks {
-			if r >= 0 && len(rows) < maxRows {
+			if r >= 0 && len(rows) < frame.MaxRows {
 				rows[r] = true
 			}
 
@@ -83,15 +81,15 @@ func (w *World) readNodes(rows map[int]bool) {
 	}
 
 	for _, p := range w.all {
-		if _, ok := w.topo.Nodes[p.NodeName()]; ok {
+		if _, ok := w.topo.Nodes[p.nodeName()]; ok {
 			w.shared = true
 		}
 	}
 }
 
-// Row returns the row of a rank, -1 where it has none.
-func (w *World) Row(rank uint32) int {
-	if k, ok := slices.BinarySearch(w.Ranks, int(rank)); ok {
+// row returns the row of a rank, -1 where it has none.
+func (w *world) row(rank uint32) int {
+	if k, ok := slices.BinarySearch(w.ranks, int(rank)); ok {
 		return k
 	}
 
@@ -99,9 +97,9 @@ func (w *World) Row(rank uint32) int {
 }
 
 // rows are those of the ranks that have one.
-func (w *World) rows(ranks []int) (rows []int32) {
+func (w *world) rows(ranks []int) (rows []int32) {
 	for _, rank := range ranks {
-		if k := w.Row(uint32(rank)); k >= 0 {
+		if k := w.row(uint32(rank)); k >= 0 {
 			rows = append(rows, int32(k))
 		}
 	}
@@ -109,15 +107,15 @@ func (w *World) rows(ranks []int) (rows []int32) {
 	return rows
 }
 
-// Current returns the processes that a launch's columns show now, by row, nil for a rank without
+// current returns the processes that a launch's columns show now, by row, nil for a rank without
 // any: those that it began with, and who took their places since. world is the largest that any
 // process of it speaks of, 0 unknown.
-func (w *World) Current(attempt int) (current []*Process, world int) {
-	current = make([]*Process, len(w.Ranks))
+func (w *world) current(attempt int) (current []*process, world int) {
+	current = make([]*process, len(w.ranks))
 	for _, p := range w.of[attempt] {
 		world = max(world, int(p.Meta.WorldSize))
-		if k := w.Row(p.Rank); k >= 0 && (p.Running || !p.Later && current[k] == nil) {
-			current[k] = p
+		if p.row >= 0 && (p.Running || !p.Later && current[p.row] == nil) {
+			current[p.row] = p
 		}
 	}
 
@@ -127,12 +125,12 @@ func (w *World) Current(attempt int) (current []*Process, world int) {
 // node is where a process runs. A name that the process told counts when the
 // topology file speaks of the same names, or when the process moved; else the
 // file's, which a person wrote, does.
-func (w *World) node(p *Process, rank int) string {
+func (w *world) node(p *process, rank int) string {
 	own, file := "", w.nodeOf[rank]
 	if p != nil {
-		own = p.NodeName()
+		own = p.nodeName()
 		first := w.heard[p.Rank]
-		moved := own != "" && first != p && first.NodeName() != "" && first.NodeName() != own
+		moved := own != "" && first != p && first.nodeName() != "" && first.nodeName() != own
 		if own != "" && (file == "" || w.shared || moved) {
 			return own
 		}
@@ -141,30 +139,30 @@ func (w *World) node(p *Process, rank int) string {
 	return cmp.Or(file, "node-"+strconv.Itoa(rank))
 }
 
-// Layout says who is who in a launch now.
-func (w *World) Layout(attempt int) *Layout {
-	current, world := w.Current(attempt)
-	n := len(w.Ranks)
-	l := &Layout{
-		Attempt: attempt, World: min(world, maxRows), Ranks: w.Ranks, Stages: 1, Certain: true,
+// layout says who is who in a launch now.
+func (w *world) layout(attempt int) *frame.Layout {
+	current, world := w.current(attempt)
+	n := len(w.ranks)
+	l := &frame.Layout{
+		Attempt: attempt, World: min(world, frame.MaxRows), Ranks: w.ranks, Stages: 1, Certain: true,
 		Present: make([]bool, n), Incarnation: make([]uint64, n), Fresh: make([]bool, n),
 		Node: make([]int32, n),
 	}
 	if l.World == 0 && w.topo != nil {
-		l.World = min(w.topo.WorldSize, maxRows)
+		l.World = min(w.topo.WorldSize, frame.MaxRows)
 	}
 
 	index := map[string]int32{}
 	models := make([]string, n)
 	several := map[string]bool{}
-	for r, rank := range w.Ranks {
+	for r, rank := range w.ranks {
 		p := current[r]
-		l.Node[r] = None
+		l.Node[r] = frame.None
 		_, listed := w.nodeOf[rank]
 		fits := world == 0 || rank < world
 		// A rank without a process is missed where it is known to belong: the file lists it, or the job has
 		// begun but once.
-		l.Present[r] = p != nil || fits && (listed || len(w.nodeOf) == 0 && w.Attempts == 1)
+		l.Present[r] = p != nil || fits && (listed || len(w.nodeOf) == 0 && w.attempts == 1)
 		if !l.Present[r] {
 			continue
 		}
@@ -205,7 +203,7 @@ func (w *World) Layout(attempt int) *Layout {
 
 // setRoles takes the groups that fit this attempt: the topology file's, unless it speaks
 // of a world of another size or contradicts the groups that the processes told.
-func (w *World) setRoles(l *Layout, world int, current []*Process, models []string) {
+func (w *world) setRoles(l *frame.Layout, world int, current []*process, models []string) {
 	own := rankGroups(current)
 	var file []topology.Group
 	if w.topo != nil && (world == 0 || w.topo.WorldSize == 0 || world == w.topo.WorldSize) {
@@ -219,22 +217,22 @@ func (w *World) setRoles(l *Layout, world int, current []*Process, models []stri
 
 	l.From = "topology"
 	switch {
-	case len(file) > 0 && l.assign(file, models):
-		l.setGroups(append(file, own...))
-	case len(own) > 0 && l.assign(own, models):
-		l.setGroups(append(own, file...))
+	case len(file) > 0 && assign(l, file, models):
+		setGroups(l, append(file, own...))
+	case len(own) > 0 && assign(l, own, models):
+		setGroups(l, append(own, file...))
 	default:
 		// All are alike, each a replica of its own.
 		l.From, l.Stages = "inferred", 1
-		l.setRoles(make([]position, len(l.Ranks)), models)
-		l.setReplicas(NewSets(len(l.Ranks)))
-		l.setGroups(append(file, own...))
+		setRoles(l, make([]position, len(l.Ranks)), models)
+		setReplicas(l, frame.NewSets(len(l.Ranks)))
+		setGroups(l, append(file, own...))
 	}
 }
 
 // note says something to a person, once.
-func (w *World) note(text string) {
-	if !slices.Contains(w.Notes, text) {
-		w.Notes = append(w.Notes, text)
+func (w *world) note(text string) {
+	if !slices.Contains(w.notes, text) {
+		w.notes = append(w.notes, text)
 	}
 }

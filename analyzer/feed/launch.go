@@ -1,13 +1,13 @@
-package frame
+package feed
 
 import (
 	"cmp"
 	"slices"
 )
 
-// LaunchSpread is how long the processes of one launch may take to appear:
+// launchSpread is how long the processes of one launch may take to appear:
 // containers are pulled, hosts' clocks differ by seconds.
-const LaunchSpread = int64(300e9)
+const launchSpread = int64(300e9)
 
 // launches splits all processes into launches, in the order of their starts: the processes that
 // began together, and those that took a rank's place later while the others went on. It tells each
@@ -15,14 +15,14 @@ const LaunchSpread = int64(300e9)
 // there starts a new launch only when at least half of the running ranks get a
 // new process together with it, or the world has another size; else that rank alone
 // was restarted in place.
-func launches(all []*Process) int {
+func launches(all []*process) int {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b *Process) int {
-		return cmp.Or(cmp.Compare(a.Begin(), b.Begin()), cmp.Compare(a.Rank, b.Rank))
+	slices.SortStableFunc(all, func(a, b *process) int {
+		return cmp.Or(cmp.Compare(a.begin(), b.begin()), cmp.Compare(a.Rank, b.Rank))
 	})
 	n := 0
 	there, world := map[uint32]bool{}, 0 // ranks of the launch at hand, and the largest that they speak of
-	var pending []*Process
+	var pending []*process
 	// pending are processes that began within a spread of each other, held their ranks: they are judged
 	// together, for one alone can't tell a restart of the job from that of a rank.
 	held := map[uint32]bool{}
@@ -53,7 +53,7 @@ func launches(all []*Process) int {
 		clear(held)
 	}
 	for _, p := range all {
-		if n := len(pending); n > 0 && (held[p.Rank] || p.Begin()-pending[0].Begin() > LaunchSpread) {
+		if n := len(pending); n > 0 && (held[p.Rank] || p.begin()-pending[0].begin() > launchSpread) {
 			flush()
 		}
 
