@@ -26,6 +26,7 @@ func Names(runDir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list run directory: %w", err)
 	}
+
 	defer unix.Close(run)
 	all, err := namesIn(run, -1)
 	if err != nil {
