@@ -23,9 +23,16 @@ type spool struct {
 	limit  int   // bytes in memory; 0 means spoolBytes
 	noFile error // why there is no file: all records stay in memory
 	data   []byte
-	order  []int // where each record of data is
+	order  []ref // the records of data
+	spare  []ref // as large, to sort
 	file   *os.File
 	ends   []int64 // of each part in the file
+}
+
+// ref is where a record is in data, and its time.
+type ref struct {
+	at   int64
+	from int
 }
 
 const (
@@ -55,20 +62,48 @@ func (s *spool) add(at int64, write func([]byte) []byte) error {
 	s.data = binary.LittleEndian.AppendUint64(s.data, uint64(at))
 	s.data = write(s.data)
 	binary.LittleEndian.PutUint16(s.data[from:], uint16(len(s.data)-from))
-	s.order = append(s.order, from)
+	s.order = append(s.order, ref{at, from})
 	return nil
 }
 
-// sort puts the records in memory in order, those of one time as they came.
+// sort puts the records in memory in order, those of one time as they came. It merges stretches that rise already,
+// for those of one process mostly come in order: a sort that compares them all makes analyze take 1.2 times as long.
 func (s *spool) sort() {
-	slices.SortFunc(s.order, func(a, b int) int { return cmp.Or(cmp.Compare(s.at(a), s.at(b)), cmp.Compare(a, b)) })
+	var ends []int
+	for i := range s.order {
+		if i+1 == len(s.order) || s.order[i+1].at < s.order[i].at {
+			ends = append(ends, i+1)
+		}
+	}
+
+	s.spare = slices.Grow(s.spare[:0], len(s.order))[:len(s.order)]
+	for len(ends) > 1 {
+		from, merged := 0, ends[:0]
+		for i := 0; i < len(ends); i += 2 {
+			middle, end := ends[i], ends[min(i+1, len(ends)-1)]
+			merge(s.spare[from:end], s.order[from:middle], s.order[middle:end])
+			from, merged = end, append(merged, end)
+		}
+
+		s.order, s.spare, ends = s.spare, s.order, merged
+	}
+}
+
+// merge fills to with a and b, which are in order. Those of a came first.
+func merge(to, a, b []ref) {
+	for k := range to {
+		if len(b) == 0 || len(a) > 0 && a[0].at <= b[0].at {
+			to[k], a = a[0], a[1:]
+		} else {
+			to[k], b = b[0], b[1:]
+		}
+	}
 }
 
 // record is the record at a place of data, at its time.
 func (s *spool) record(from int) []byte {
 	return s.data[from:][:binary.LittleEndian.Uint16(s.data[from:])]
 }
-func (s *spool) at(from int) int64 { return int64(binary.LittleEndian.Uint64(s.data[from+2:])) }
 
 // part moves what is in memory to the end of the file.
 func (s *spool) part() (err error) {
@@ -86,7 +121,7 @@ func (s *spool) part() (err error) {
 	}
 
 	for _, r := range s.order {
-		n, err := w.Write(s.record(r))
+		n, err := w.Write(s.record(r.from))
 		if end += int64(n); err != nil {
 			return spoolError(err)
 		}
@@ -127,7 +162,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 	if s.file == nil {
 		s.sort()
 		for _, r := range s.order {
-			if err := take(s.at(r), s.record(r)[recordHead:]); err != nil {
+			if err := take(r.at, s.record(r.from)[recordHead:]); err != nil {
 				return err
 			}
 		}
@@ -145,7 +180,7 @@ func (s *spool) each(take func(at int64, record []byte) error) (err error) {
 		*s = spool{}
 	}()
 	// The memory of the last part is given back before the parts are read again.
-	s.data, s.order = nil, nil
+	s.data, s.order, s.spare = nil, nil, nil
 	var parts []*part // in the order of their records
 	put := func(p *part) error {
 		more, err := p.next()
