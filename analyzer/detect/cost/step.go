@@ -249,7 +249,11 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	case m != 0:
 	case f.Has[history.Own] && b.recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
 		m = b.effectAt(history.Own, i, f)
-		if c := b.effectAt(history.Compute, i, f); f.Has[history.Compute] && m < c/2 {
+		if !f.Has[history.Compute] {
+			break
+		}
+
+		if c := b.effectAt(history.Compute, i, f); m < c/2 {
 			m = max(m, min(c, b.ownExcess(f.Row)))
 		}
 	case f.Has[history.Compute]:
@@ -263,6 +267,9 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	return m
 }
 
+// peerSample peers tell what is usual in a role.
+const peerSample = 64
+
 // ownExcess is how much more own time row r has than its peers in the last window, a logarithm, its replica's work
 // included: what all stages of a replica on a slow node take longer looks like work to the rank's own test.
 func (b *Book) ownExcess(r int) float64 {
@@ -271,7 +278,7 @@ func (b *Book) ownExcess(r int) float64 {
 		return 0
 	}
 
-	stride := len(b.layout.Roles[g].Rows)/robust.SampleSize + 1
+	stride := len(b.layout.Roles[g].Rows)/peerSample + 1
 	peers := b.recent.Over(frame.Self, b.layout.Roles[g].Rows, threshold.Window, func(p int) bool { return p == r || p%stride != 0 })
 	return robust.Finite(math.Log(b.recent.Median(frame.Self, r, threshold.Window)/peers), 0)
 }
