@@ -115,10 +115,13 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
 		usual = append(usual, waiting[len(waiting)/2+(k+1)/2*(1-2*(k%2))])
 	}
 
-	l := f.Columns[column].Layout
-	role := func(rank int) int32 { return l.Role[slices.Index(l.Ranks, rank)] }
+	l, role := f.Columns[column].Layout, map[int]int32{}
+	for r, rank := range l.Ranks {
+		role[rank] = l.Role[r]
+	}
+
 	for _, rank := range usual {
-		if role(rank) == role(shown[0].Rank) && !slices.Contains(n.Ranks, rank) {
+		if role[rank] == role[shown[0].Rank] && !slices.Contains(n.Ranks, rank) {
 			add(rank, peer, fewShown)
 		}
 	}

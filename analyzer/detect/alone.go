@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -282,7 +283,7 @@ func (e *Engine) ownRises(culprits []candidate) map[int32]float64 {
 
 // aloneExcess is how many seconds of own time a step a role has more than it had, beside the others.
 func (e *Engine) aloneExcess(g int) float64 {
-	usual := robust.MedianOf(sample(e.residents[g]), func(r int) float64 { return e.value(r, own, threshold.Window) })
+	usual := robust.MedianOf(history.Sample(e.residents[g]), func(r int) float64 { return e.value(r, own, threshold.Window) })
 	return -robust.Finite(usual, 0) * math.Expm1(-e.alone[own].AboveHabit(g))
 }
 

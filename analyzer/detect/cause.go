@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -121,7 +122,7 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 			continue
 		}
 
-		d := e.recent.Over(frame.FP, sample(g.Rows), k, func(p int) bool { return p == c.row || skip(p) }) - e.recent.Median(frame.FP, c.row, k)
+		d := e.recent.Over(frame.FP, history.Sample(g.Rows), k, func(p int) bool { return p == c.row || skip(p) }) - e.recent.Median(frame.FP, c.row, k)
 		if d == d && !(most >= d) {
 			most = d
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
@@ -141,7 +142,7 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 	}
 
 	var v []float64
-	for _, p := range sample(e.layout.Roles[g].Rows) {
+	for _, p := range history.Sample(e.layout.Roles[g].Rows) {
 		if int(p) == r || skip != nil && skip(int(p)) {
 			continue
 		}
@@ -156,23 +157,6 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 	}
 
 	return robust.Median64(v)
-}
-
-// sampleSize bounds the peers whose medians a sentence quotes.
-const sampleSize = 129
-
-// sample returns at most sampleSize of the rows, evenly.
-func sample(rows []int32) []int32 {
-	if len(rows) <= sampleSize {
-		return rows
-	}
-
-	out := make([]int32, 0, sampleSize)
-	for i := range sampleSize {
-		out = append(out, rows[i*len(rows)/sampleSize])
-	}
-
-	return out
 }
 
 // accuse removes who must not be named from the candidates: victims, common

@@ -73,5 +73,5 @@ func (e *Engine) live(m frame.Metric) bool {
 
 // low says why too little was seen.
 func low(v *verdict.Verdict, words string, args ...any) {
-	find(v, verdict.LowCoverage, 0, words, args...)
+	addFindingf(v, verdict.LowCoverage, 0, words, args...)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -98,7 +99,7 @@ func (e *Engine) sameWork(r, k int, skip func(int) bool) float64 {
 
 // roleMedian is the median over the others of a rank's role, without those to skip, of their medians of a metric.
 func (e *Engine) roleMedian(m frame.Metric, r, k int, skip func(int) bool) float64 {
-	rows := sample(e.layout.Roles[e.layout.Role[r]].Rows)
+	rows := history.Sample(e.layout.Roles[e.layout.Role[r]].Rows)
 	return e.recent.Over(m, rows, k, func(p int) bool { return p == r || skip != nil && skip(p) })
 }
 

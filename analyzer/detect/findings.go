@@ -31,8 +31,8 @@ func addFinding(v *verdict.Verdict, f verdict.Finding) {
 	v.Findings = append(v.Findings, f)
 }
 
-// find adds a finding, of those that name no ranks, in words.
-func find(v *verdict.Verdict, kind string, impact float64, words string, args ...any) {
+// addFindingf adds a finding, of those that name no ranks, in words.
+func addFindingf(v *verdict.Verdict, kind string, impact float64, words string, args ...any) {
 	addFinding(v, verdict.Finding{Kind: kind, JobImpact: impact, Detail: fmt.Sprintf(words, args...)})
 }
 
@@ -134,12 +134,12 @@ func total(v []int) int {
 // slowFinding says that the whole job became slower than its own past.
 func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	if n := len(common.sudden); n > 0 {
-		find(v, verdict.JobSlow, 0, "%d nodes became slow within %d steps: a common cause (fabric, storage, power), not so many bad nodes", n, commonSteps)
+		addFindingf(v, verdict.JobSlow, 0, "%d nodes became slow within %d steps: a common cause (fabric, storage, power), not so many bad nodes", n, commonSteps)
 		return
 	}
 
 	if n := len(common.standing); n > 0 {
-		find(v, verdict.JobSlow, 0, "at least %d of the job's %d nodes are slower than their peers, too many to be bad by themselves: a common cause (a mix of hardware, configuration, storage)", n, common.nodes)
+		addFindingf(v, verdict.JobSlow, 0, "at least %d of the job's %d nodes are slower than their peers, too many to be bad by themselves: a common cause (a mix of hardware, configuration, storage)", n, common.nodes)
 		return
 	}
 
@@ -147,7 +147,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	slow := e.slowLinks()
 	if e.fabric(slow) {
 		known = e.linkCost(slow)
-		find(v, verdict.JobSlow, known, "since step %d transfers in %s, which holds all ranks, take %.2f times as long as before: the network, or other work on the hosts; none of its links is set apart",
+		addFindingf(v, verdict.JobSlow, known, "since step %d transfers in %s, which holds all ranks, take %.2f times as long as before: the network, or other work on the hosts; none of its links is set apart",
 			slow[0].Since, link.Called(slow[0].Name), math.Exp(slow[0].Rise))
 	}
 
@@ -174,7 +174,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	}
 
 	say := func(what string, rise float64, at int64) {
-		find(v, verdict.JobSlow, impact, "since step %d a step takes %.1f %% longer than before: %s by %.1f %% on all ranks alike", min(at, since), 100*math.Expm1(step), what, 100*math.Expm1(rise))
+		addFindingf(v, verdict.JobSlow, impact, "since step %d a step takes %.1f %% longer than before: %s by %.1f %% on all ranks alike", min(at, since), 100*math.Expm1(step), what, 100*math.Expm1(rise))
 	}
 	work, at := e.level.Change(level.Compute)
 	selfs, at2 := e.level.Change(level.Own)
@@ -187,23 +187,23 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	case transfer >= math.Log1p(e.cfg.LinkRise) && len(slow) == 0:
 		say("transfers take longer", transfer, at3)
 	case !e.seen[frame.FP] && !e.seen[frame.Self] && len(v.Nodes) == 0:
-		find(v, verdict.JobSlow, impact, "since step %d a step takes %.1f %% longer than before; only step times were recorded, so why is not known", since, 100*math.Expm1(step))
+		addFindingf(v, verdict.JobSlow, impact, "since step %d a step takes %.1f %% longer than before; only step times were recorded, so why is not known", since, 100*math.Expm1(step))
 	}
 }
 
 // storageFinding says that data or checkpoints are slow for changing or all ranks.
 func (e *Engine) storageFinding(v *verdict.Verdict) {
 	if e.storage.Rotates() {
-		find(v, verdict.SharedStorage, e.storage.Cost, "in %.0f %% of the steps some rank waits long for data, on %d nodes in turn: the storage they share, not one of them", 100*e.storage.Slow, len(e.storage.Top))
+		addFindingf(v, verdict.SharedStorage, e.storage.Cost, "in %.0f %% of the steps some rank waits long for data, on %d nodes in turn: the storage they share, not one of them", 100*e.storage.Slow, len(e.storage.Top))
 		return
 	}
 
 	if rise, since := e.level.Change(level.Load); rise >= level.LoadShare {
-		find(v, verdict.SharedStorage, rise, "since step %d all ranks wait longer for data, by %.1f %% of a step", since, 100*rise)
+		addFindingf(v, verdict.SharedStorage, rise, "since step %d all ranks wait longer for data, by %.1f %% of a step", since, 100*rise)
 		return
 	}
 
 	if since, slow := e.saver.AllSlow(); slow {
-		find(v, verdict.SharedStorage, 0, "since step %d all ranks take at least twice as long to save a checkpoint", since)
+		addFindingf(v, verdict.SharedStorage, 0, "since step %d all ranks take at least twice as long to save a checkpoint", since)
 	}
 }

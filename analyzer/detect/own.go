@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -83,7 +84,7 @@ func (e *Engine) awaitsWires(c *candidate, k int) bool {
 
 // roleRises reports whether ranks of c's role on most other nodes have more own time as well: it sets no node apart.
 func (e *Engine) roleRises(c *candidate) bool {
-	others := slices.DeleteFunc(slices.Clone(sample(e.layout.Roles[e.layout.Role[c.row]].Rows)), func(p int32) bool { return e.layout.Node[p] == e.layout.Node[c.row] })
+	others := slices.DeleteFunc(slices.Clone(history.Sample(e.layout.Roles[e.layout.Role[c.row]].Rows)), func(p int32) bool { return e.layout.Node[p] == e.layout.Node[c.row] })
 	nodes, rise := e.nodesWith(others, e.tracks[own].Active)
 	return nodes > 1 && 2*rise > nodes
 }
@@ -266,7 +267,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 		var leads []float32
 		for _, cells := range e.recent.Latest(m, k) {
 			if x := e.leadAt(r, m, cells); x == x {
-				theirs := robust.MedianOf(sample(mates), func(p int) float64 { return e.leadAt(p, m, cells) })
+				theirs := robust.MedianOf(history.Sample(mates), func(p int) float64 { return e.leadAt(p, m, cells) })
 				leads = append(leads, float32(x-robust.Finite(theirs, 0)))
 			}
 		}
@@ -283,7 +284,7 @@ func (e *Engine) innerLead(r, k int) float64 {
 // leadAt is by how much less than the middle other member of its group row r took in
 // metric m in a step whose values are cells.
 func (e *Engine) leadAt(r int, m frame.Metric, cells []float32) float64 {
-	others := robust.MedianOf(sample(e.groupOf(r, m).Rows), func(p int) float64 {
+	others := robust.MedianOf(history.Sample(e.groupOf(r, m).Rows), func(p int) float64 {
 		if p == r {
 			return math.NaN()
 		}
@@ -303,7 +304,7 @@ func (e *Engine) lateness(r, k int) (float64, bool) {
 	var v []float64
 	for _, p := range e.layout.Replicas[e.layout.Replica[r]] {
 		g, own := e.layout.Role[p], e.layout.Role[r]
-		if e.layout.Roles[g].Stage == e.layout.Roles[own].Stage || len(v) >= sampleSize {
+		if e.layout.Roles[g].Stage == e.layout.Roles[own].Stage || len(v) >= history.SampleRows {
 			continue
 		}
 

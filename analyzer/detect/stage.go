@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -106,7 +107,7 @@ func (e *Engine) stageBusy(stages []int) float64 {
 		}
 	}
 
-	rows = sample(rows)
+	rows = history.Sample(rows)
 	if x := e.recent.Over(frame.Self, rows, threshold.Window, nil); x == x {
 		return min(1, x/e.stepMedian)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/history"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -146,11 +147,11 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 			continue
 		}
 
-		if !slices.ContainsFunc(sample(g.Rows), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[c.row] && t.Middle(int(p)) >= mine/2 }) {
+		if !slices.ContainsFunc(history.Sample(g.Rows), func(p int32) bool { return e.layout.Node[p] != e.layout.Node[c.row] && t.Middle(int(p)) >= mine/2 }) {
 			continue
 		}
 
-		theirs := e.recent.Over(m, sample(g.Rows), k, func(p int) bool { return p == c.row })
+		theirs := e.recent.Over(m, history.Sample(g.Rows), k, func(p int) bool { return p == c.row })
 		if theirs-e.recent.Median(m, c.row, k) < residual.VictimShare*x {
 			return true
 		}
@@ -163,7 +164,7 @@ func (e *Engine) maybeVictim(c *candidate, k int, x float64) bool {
 // shortest member's, and that one's, the transfer itself; NaN when a member is not known.
 func (e *Engine) groupTime(r int, m frame.Metric, k int) (wait, transfer float64) {
 	g := e.groupOf(r, m)
-	if g == nil || !g.Complete() || len(g.Rows) > sampleSize {
+	if g == nil || !g.Complete() || len(g.Rows) > history.SampleRows {
 		return math.NaN(), math.NaN()
 	}
 
@@ -185,7 +186,7 @@ func (e *Engine) groupTimes(r int, m frame.Metric, k int) (wait, transfer, usual
 	}
 
 	var waits, transfers []float64
-	for _, p := range sample(e.layout.Roles[e.layout.Role[r]].Rows) {
+	for _, p := range history.Sample(e.layout.Roles[e.layout.Role[r]].Rows) {
 		if len(waits) >= usualSample {
 			break
 		}

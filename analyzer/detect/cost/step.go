@@ -254,7 +254,7 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 		}
 
 		if c := b.effectAt(history.Compute, i, f); m < c/2 {
-			m = max(m, min(c, b.ownExcess(f.Row)))
+			m = max(m, min(c, b.recordedExcess(f.Row)))
 		}
 	case f.Has[history.Compute]:
 		m = b.effectAt(history.Compute, i, f)
@@ -267,19 +267,15 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	return m
 }
 
-// peerSample peers tell what is usual in a role.
-const peerSample = 64
-
-// ownExcess is how much more own time row r has than its peers in the last window, a logarithm, its replica's work
+// recordedExcess is how much more own time row r has than its peers in the last window, a logarithm, its replica's work
 // included: what all stages of a replica on a slow node take longer looks like work to the rank's own test.
-func (b *Book) ownExcess(r int) float64 {
+func (b *Book) recordedExcess(r int) float64 {
 	g := b.layout.Role[r]
 	if g < 0 {
 		return 0
 	}
 
-	stride := len(b.layout.Roles[g].Rows)/peerSample + 1
-	peers := b.recent.Over(frame.Self, b.layout.Roles[g].Rows, threshold.Window, func(p int) bool { return p == r || p%stride != 0 })
+	peers := b.recent.Over(frame.Self, history.Sample(b.layout.Roles[g].Rows), threshold.Window, func(p int) bool { return p == r })
 	return robust.Finite(math.Log(b.recent.Median(frame.Self, r, threshold.Window)/peers), 0)
 }
 

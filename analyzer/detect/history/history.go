@@ -147,6 +147,23 @@ func (h *Window) middle(ring []float32, steps, r, k int) float64 {
 	return float64(robust.Median(h.buf))
 }
 
+// SampleRows bounds the peers whose medians tell what is usual.
+const SampleRows = 129
+
+// Sample returns at most SampleRows of the rows, evenly.
+func Sample(rows []int32) []int32 {
+	if len(rows) <= SampleRows {
+		return rows
+	}
+
+	out := make([]int32, 0, SampleRows)
+	for i := range SampleRows {
+		out = append(out, rows[i*len(rows)/SampleRows])
+	}
+
+	return out
+}
+
 // Over is the median over ranks of their medians, without those to skip.
 func (h *Window) Over(m frame.Metric, rows []int32, k int, skip func(int) bool) float64 {
 	return robust.MedianOf(rows, func(r int) float64 {

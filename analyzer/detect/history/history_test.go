@@ -73,3 +73,27 @@ func TestWindow_Work(t *testing.T) {
 		t.Error("something was recorded")
 	}
 }
+
+// TestSample: a small role is told by all of it; of a large one, whose rows are those of every eighth rank, by some
+// that lie evenly in it.
+func TestSample(t *testing.T) {
+	var rows []int32
+	for r := int32(1); len(rows) < 1000; r += 8 {
+		rows = append(rows, r)
+	}
+
+	if got := Sample(rows[:SampleRows]); !slices.Equal(got, rows[:SampleRows]) {
+		t.Errorf("%d rows of %d", len(got), SampleRows)
+	}
+
+	got := Sample(rows)
+	if len(got) != SampleRows || got[0] != rows[0] || got[len(got)-1] < rows[len(rows)-10] {
+		t.Errorf("%d rows from %d to %d", len(got), got[0], got[len(got)-1])
+	}
+
+	for _, r := range got {
+		if !slices.Contains(rows, r) {
+			t.Errorf("row %d is not of the role", r)
+		}
+	}
+}
