@@ -72,13 +72,15 @@ type Book struct {
 	waits   []float64
 	charged []Fault
 	mended  []mended
-	struck  map[int]float64 // when each lane with a culprit was through, as played
+	struck  map[int]float64   // when each lane with a culprit was through, as played
+	usual   map[int32]float64 // own time of roles in the window of usualAt steps
+	usualAt int
 	buf     []float32
 }
 
 // New returns a book without a job.
 func New() *Book {
-	return &Book{accounts: map[string]Account{}, spells: map[string]*Account{}, struck: map[int]float64{}}
+	return &Book{accounts: map[string]Account{}, spells: map[string]*Account{}, struck: map[int]float64{}, usual: map[int32]float64{}}
 }
 
 // Assign takes another layout, and what follows its steps; Forget comes with it where rows mean other ranks.
@@ -87,7 +89,9 @@ func (b *Book) Assign(l *frame.Layout, g *replay.Graph, recent *history.Window, 
 }
 
 // Forget closes what is told by rows.
-func (b *Book) Forget() { b.faults, b.habits, b.played = nil, habits{}, [threshold.Window]played{} }
+func (b *Book) Forget() {
+	b.faults, b.habits, b.played, b.usualAt = nil, habits{}, [threshold.Window]played{}, -1
+}
 
 // Clock is the seconds of all steps so far.
 func (b *Book) Clock() float64 { return b.clock }

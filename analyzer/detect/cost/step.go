@@ -267,7 +267,7 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	return m
 }
 
-// recordedExcess is how much more own time row r has than its peers in the last window, a logarithm, its replica's work
+// recordedExcess is how much more own time row r has than its role in the last window, a logarithm, its replica's work
 // included: what all stages of a replica on a slow node take longer looks like work to the rank's own test.
 func (b *Book) recordedExcess(r int) float64 {
 	g := b.layout.Role[r]
@@ -275,8 +275,18 @@ func (b *Book) recordedExcess(r int) float64 {
 		return 0
 	}
 
-	peers := b.recent.Over(frame.Self, history.Sample(b.layout.Roles[g].Rows), threshold.Window, func(p int) bool { return p == r })
-	return robust.Finite(math.Log(b.recent.Median(frame.Self, r, threshold.Window)/peers), 0)
+	if b.usualAt != b.recent.Count { // several faults ask for it in a step
+		clear(b.usual)
+		b.usualAt = b.recent.Count
+	}
+
+	usual, known := b.usual[g]
+	if !known {
+		usual = b.recent.Over(frame.Self, history.Sample(b.layout.Roles[g].Rows), threshold.Window, nil)
+		b.usual[g] = usual
+	}
+
+	return robust.Finite(math.Log(b.recent.Median(frame.Self, r, threshold.Window)/usual), 0)
 }
 
 // mended is the work of a row before it was mended.
