@@ -28,7 +28,7 @@ import (
 // restored engine may differ in them alone.
 var scratch = map[string][]string{
 	"detect.Engine":      {"v", "logs", "work", "sum", "buf", "over", "aloneV", "inGroup", "leads"},
-	"cost.Book":          {"did", "ends", "plain", "waits", "charged", "mended", "struck", "buf"},
+	"cost.Book":          {"did", "ends", "plain", "waits", "charged", "mended", "struck", "usual", "usualAt", "buf"},
 	"sequential.Test":    {"confirmed", "buf", "buf2", "hl"},
 	"residual.Reference": {"buf", "idx", "Middle"},
 	"residual.Sharing":   {"dev", "w", "whole", "untold", "levels", "buf"},
