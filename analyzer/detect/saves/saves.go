@@ -109,90 +109,6 @@ func (s *Watch) Observe(c *frame.Column, k int, now Now, ended func(row int)) bo
 	return true
 }
 
-// noise updates the spread of one save among peers: that of the kept saves, or of the last
-// few if they differ more, for a storage that is quiet may turn noisy.
-func (s *Watch) noise() {
-	if x := max(s.spread(keptSaves), s.spread(saves)); x > 0 {
-		s.sigma = x
-	}
-}
-
-// spread is how far those that are not slow now differed in the last saves. It is known
-// the less, the fewer differences there are, and taken for the larger. Zero is unknown.
-func (s *Watch) spread(last int) float64 {
-	var sum, freedom float64
-	for k := range min(s.saves, last) {
-		lns := s.recent[(s.saves-1-k)%keptSaves*s.n:][:s.n]
-		s.well = append(s.well[:0], lns...)
-		for r, run := range s.run {
-			if run > 0 {
-				s.well[r] = robust.NaN // nor is a slow one any measure of the others
-			}
-		}
-
-		s.ref.Relative(s.well, s.rel)
-		s.buf = robust.Compact(s.buf[:0], s.rel)
-		if n := len(s.buf); n >= fewSavers {
-			sum, freedom = sum+float64(n-1)*float64(robust.Spread(s.buf)), freedom+float64(n-1)
-			continue
-		}
-
-		for g := range s.l.Roles {
-			s.buf = s.buf[:0]
-			for _, r := range s.l.Roles[g].Rows {
-				if x := lns[r]; x == x && s.run[r] == 0 && len(s.buf) < fewSavers {
-					s.buf = append(s.buf, x)
-				}
-			}
-
-			if n := len(s.buf); n >= 2 {
-				sum, freedom = sum+float64(n-1)*float64(robust.Qn(s.buf)), freedom+float64(n-1)
-			}
-		}
-	}
-
-	if freedom == 0 {
-		return 0
-	}
-
-	wider := 1 + fewFreedom/freedom
-	return sum / freedom * wider * wider
-}
-
-// alone is the spread of one rank's healthy saves about their own median, pooled:
-// the noise of ranks that save without peers.
-func (s *Watch) alone() float64 {
-	s.rest = s.rest[:0]
-	for r := range s.n {
-		if n := min(int(s.pastN[r]), keptSaves); n >= saves {
-			s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
-			m := robust.Median(s.buf)
-			for _, x := range s.buf {
-				s.rest = append(s.rest, x-m)
-			}
-		}
-	}
-
-	if len(s.rest) < 2*saves {
-		return 0
-	}
-
-	return fewSaves * float64(robust.Spread(s.rest))
-}
-
-// score sets how slow the save of rank r is: x is the log ratio to the peers or to its
-// own past, least what makes a slow save, noise the spread of one save.
-func (s *Watch) score(r int, mid float32) (x, least, noise float32) {
-	noise = float32(max(s.sigma, saveNoise))
-	if x = s.rel[r]; x == x {
-		return x, max(saveRise, float32(saveSigmas)*noise), noise
-	}
-
-	x, least = s.apart(r, mid)
-	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
-	return x, least, float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+robust.MedianLoss*robust.MedianLoss*float32(s.run[r]+1)/n)
-}
-
 // judge counts the saves of one step.
 func (s *Watch) judge(v []float32, mid float32, step int64, ended func(int)) {
 	if len(s.nodes.Climb) != len(s.l.Nodes) {
@@ -204,37 +120,49 @@ func (s *Watch) judge(v []float32, mid float32, step int64, ended func(int)) {
 		need = lonelySaves
 	}
 
-	rankTop, nodeTop := s.ranks.top(s.saves), s.nodes.top(s.saves)
-	sum, n := make([]float32, len(s.l.Nodes)), make([]float32, len(s.l.Nodes))
+	s.climb(mid)
 	for r, y := range s.lns {
-		node := s.l.Node[r]
-		if y != y || node < 0 {
-			continue
-		}
-
-		x, least, _ := s.score(r, mid)
-		score := robust.Clip(2*x/least-1, saveDown, saveUp)
-		s.ranks.add(r, score, rankTop)
-		sum[node], n[node] = sum[node]+score, n[node]+1
-	}
-
-	for k := range sum {
-		if n[k] > 0 {
-			s.nodes.add(k, sum[k]/n[k], nodeTop)
+		if y == y && s.l.Node[r] >= 0 {
+			s.follow(r, v[r], mid, step, ended)
 		}
 	}
 
 	for r, y := range s.lns {
-		if node := s.l.Node[r]; y == y && node >= 0 {
-			climbed := !s.proof[r] && s.run[r]+1 >= need && (s.ranks.slow(r, s.saves) || s.nodes.slow(int(node), s.saves))
-			s.settle(r, v[r], mid, step, climbed, ended)
+		if y == y && s.l.Node[r] >= 0 && s.run[r] > 0 {
+			s.settle(r, need, mid, step, ended)
 		}
 	}
 }
 
-// settle begins, goes on with or ends the slow saves of rank r. climbed tells that its
-// saves, or those of its node, are slow beyond chance.
-func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, ended func(int)) {
+// climb adds the saves of one step to the tests. A node's save is the middle of its ranks': it is known
+// the better, the more there are, so less of it is slow; and one rank's heavy tails are none of it.
+func (s *Watch) climb(mid float32) {
+	rankTop, nodeTop := s.ranks.top(s.saves), s.nodes.top(s.saves)
+	of := make([][]int32, len(s.l.Nodes))
+	for r, y := range s.lns {
+		if node := s.l.Node[r]; y == y && node >= 0 {
+			of[node] = append(of[node], int32(r))
+		}
+	}
+
+	var scores []float32
+	for node, rows := range of {
+		scores = scores[:0]
+		for _, r := range rows {
+			x, least, _ := s.score(int(r), mid)
+			score := robust.Clip(2*x/least-1, saveDown, saveUp)
+			s.ranks.add(int(r), score, rankTop)
+			scores = append(scores, (score+1)*least/max(saveRise, least/robust.Sqrt(float32(len(rows)))))
+		}
+
+		if len(rows) > 0 {
+			s.nodes.add(node, robust.Clip(robust.Median(scores)-1, saveDown, saveUp), nodeTop)
+		}
+	}
+}
+
+// follow begins, goes on with or ends the slow saves of rank r.
+func (s *Watch) follow(r int, seconds, mid float32, step int64, ended func(int)) {
 	if s.ranks.Climb[r] == 0 && (!s.proof[r] || s.nodes.Climb[s.l.Node[r]] == 0) {
 		if s.proof[r] {
 			ended(r)
@@ -244,7 +172,7 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 		return
 	}
 
-	x, least, noise := s.score(r, mid)
+	x, least, _ := s.score(r, mid)
 	if x >= least && s.over[r] == 0 { // what it climbed before was chance
 		s.run[r] = 0
 	}
@@ -265,18 +193,51 @@ func (s *Watch) settle(r int, seconds, mid float32, step int64, climbed bool, en
 	k := float32(s.run[r])
 	s.rise[r] += (x - s.rise[r]) / k
 	s.cost[r] += (seconds*(1-float32(math.Exp(-float64(x)))) - s.cost[r]) / k
-	together := s.rise[r] * robust.Sqrt(k) / noise
-	most := float32(s.over[r]) >= threshold.SlowShare*k
+}
+
+// settle finds rank r guilty if its saves, or those of its node, are slow beyond chance, and takes that
+// back when they no longer are.
+func (s *Watch) settle(r int, need uint8, mid float32, step int64, ended func(int)) {
+	node := s.l.Node[r]
+	most := float32(s.over[r]) >= threshold.SlowShare*float32(s.run[r]) // were slow by themselves
 	switch {
-	case s.proof[r] && together >= saveDoubt && !most && s.over[r] >= habit: // slow they were, and are no longer
+	case !s.proof[r]:
+		if !most || s.run[r] < need || s.rise[r] < saveRise || s.cost[r] < saveLeast {
+			return
+		}
+
+		if s.ranks.slow(r, s.saves) && s.together(r, mid) >= saveAlarm || s.nodes.slow(int(node), s.saves) && s.nodeTogether(node, mid) >= nodeAlarm {
+			s.proof[r], s.third[r] = true, step
+		}
+	case s.together(r, mid) < saveDoubt && s.nodeTogether(node, mid) < saveDoubt, !most && s.over[r] < habit:
+		s.proof[r] = false // the storage turned out to differ so by itself
+	case !most: // slow they were, and are no longer
 		ended(r)
 		s.ranks.Climb[r] = 0
 		s.ordinary(r, mid)
-	case s.proof[r] && (together < saveDoubt || !most): // the storage turned out to differ so by itself
-		s.proof[r] = false
-	case !s.proof[r] && climbed && most && s.rise[r] >= saveRise && together >= saveAlarm && s.cost[r] >= saveLeast:
-		s.proof[r], s.third[r] = true, step
 	}
+}
+
+// nodeTogether is the z of all of the node's ranks that save together (Stouffer's sum).
+func (s *Watch) nodeTogether(node int32, mid float32) float32 {
+	var sum, n float32
+	for r, y := range s.lns {
+		if y == y && s.l.Node[r] == node {
+			sum, n = sum+s.together(r, mid), n+1
+		}
+	}
+
+	return sum / robust.Sqrt(n)
+}
+
+// together is the z of all saves of rank r since its test left zero.
+func (s *Watch) together(r int, mid float32) float32 {
+	if s.run[r] == 0 {
+		return 0
+	}
+
+	_, _, noise := s.score(r, mid)
+	return s.rise[r] * robust.Sqrt(float32(s.run[r])) / noise
 }
 
 // ordinary ends the slow saves of rank r, and keeps its last one as a healthy one.
@@ -287,29 +248,6 @@ func (s *Watch) ordinary(r int, mid float32) {
 	if s.pastN[r] >= 2*keptSaves {
 		s.pastN[r] -= keptSaves
 	}
-}
-
-// apart serves a rank that saves without a peer of its role: how far it changed against
-// its own saves, or is above everybody on other nodes, whose files may be smaller but
-// not by much; and how far makes a slow save.
-func (s *Watch) apart(r int, mid float32) (x, least float32) {
-	if n := min(int(s.pastN[r]), keptSaves); n >= saves {
-		s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
-		return s.lns[r] - mid - robust.Median(s.buf), saveRise * 1.5
-	}
-
-	top := robust.NaN
-	for k, x := range s.lns {
-		if x == x && s.l.Node[k] != s.l.Node[r] && !(top >= x) {
-			top = x
-		}
-	}
-
-	if top != top {
-		return 0, acrossRise
-	}
-
-	return s.lns[r] - top, acrossRise
 }
 
 // storage reports whether all savers together are far above their own past: the

@@ -198,3 +198,50 @@ func TestWatch_Milliseconds(t *testing.T) {
 		}
 	}
 }
+
+// TestWatch_AllOfANode names a node whose four ranks all save 1.6 times as long on storage with as much
+// noise as two thirds of that; none of them alone stands out of it.
+func TestWatch_AllOfANode(t *testing.T) {
+	const ranks, perNode, slow = 64, 4, 5
+	for seed := range uint64(20) {
+		l := &frame.Layout{Roles: []frame.Role{{Size: ranks}}}
+		for r := range ranks {
+			l.Ranks, l.Role, l.Node = append(l.Ranks, r), append(l.Role, 0), append(l.Node, int32(r/perNode))
+			l.Roles[0].Rows = append(l.Roles[0].Rows, int32(r))
+		}
+
+		for node := range ranks / perNode {
+			l.Nodes = append(l.Nodes, fmt.Sprint("n", node))
+		}
+
+		w, rng := New(l), rand.New(rand.NewPCG(seed, 1))
+		for k := range 16 {
+			c := &frame.Column{Layout: l, Step: int64(10 * k)}
+			c.V[frame.Checkpoint] = make([]float32, ranks)
+			for r := range ranks {
+				x := 2 * math.Exp(0.3*rng.NormFloat64())
+				if k >= 6 && r/perNode == slow {
+					x *= 1.6
+				}
+
+				c.V[frame.Checkpoint][r] = float32(x)
+			}
+
+			w.Observe(c, 10*k+1, Now{Seconds: 12 * float64(k), Waits: true}, func(int) {})
+		}
+
+		found := 0
+		for r := range ranks {
+			switch {
+			case w.Guilty(r) && r/perNode != slow:
+				t.Errorf("seed %d: rank %d of another node is guilty", seed, r)
+			case w.Guilty(r):
+				found++
+			}
+		}
+
+		if found == 0 {
+			t.Errorf("seed %d: nobody is guilty", seed)
+		}
+	}
+}

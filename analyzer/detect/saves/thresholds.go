@@ -27,8 +27,10 @@ const (
 	// saveAlarm is the z of all slow saves in a row together. Saves differ by a fifth
 	// on shared storage: three of 512 ranks' in a row above two sigmas are no rarity.
 	// The sigma of a few saves is known to a fifth, so 6; 2.5 times as long makes 8.
+	// nodeAlarm is that of all of a node's ranks together: heavy tails that meet raise it.
 	// Below saveDoubt, by the noise known since, it is withdrawn.
 	saveAlarm = 6.0
+	nodeAlarm = 7.0
 	saveDoubt = 3.0
 	// saveLeast, seconds a save more than the peers': less is what a file system's own affairs
 	// take, or a busy processor. Saves of 7 ms beside 3 ms three times in a row, and of 58 ms

@@ -1,0 +1,110 @@
+package saves
+
+import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+
+// noise updates the spread of one save among peers: that of the kept saves, or of the last
+// few if they differ more, for a storage that is quiet may turn noisy.
+func (s *Watch) noise() {
+	if x := max(s.spread(keptSaves), s.spread(saves)); x > 0 {
+		s.sigma = x
+	}
+}
+
+// spread is how far those that are not slow now differed in the last saves. It is known
+// the less, the fewer differences there are, and taken for the larger. Zero is unknown.
+func (s *Watch) spread(last int) float64 {
+	var sum, freedom float64
+	for k := range min(s.saves, last) {
+		lns := s.recent[(s.saves-1-k)%keptSaves*s.n:][:s.n]
+		s.well = append(s.well[:0], lns...)
+		for r, run := range s.run {
+			if run > 0 {
+				s.well[r] = robust.NaN // nor is a slow one any measure of the others
+			}
+		}
+
+		s.ref.Relative(s.well, s.rel)
+		s.buf = robust.Compact(s.buf[:0], s.rel)
+		if n := len(s.buf); n >= fewSavers {
+			sum, freedom = sum+float64(n-1)*float64(robust.Spread(s.buf)), freedom+float64(n-1)
+			continue
+		}
+
+		for g := range s.l.Roles {
+			s.buf = s.buf[:0]
+			for _, r := range s.l.Roles[g].Rows {
+				if x := lns[r]; x == x && s.run[r] == 0 && len(s.buf) < fewSavers {
+					s.buf = append(s.buf, x)
+				}
+			}
+
+			if n := len(s.buf); n >= 2 {
+				sum, freedom = sum+float64(n-1)*float64(robust.Qn(s.buf)), freedom+float64(n-1)
+			}
+		}
+	}
+
+	if freedom == 0 {
+		return 0
+	}
+
+	wider := 1 + fewFreedom/freedom
+	return sum / freedom * wider * wider
+}
+
+// alone is the spread of one rank's healthy saves about their own median, pooled:
+// the noise of ranks that save without peers.
+func (s *Watch) alone() float64 {
+	s.rest = s.rest[:0]
+	for r := range s.n {
+		if n := min(int(s.pastN[r]), keptSaves); n >= saves {
+			s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
+			m := robust.Median(s.buf)
+			for _, x := range s.buf {
+				s.rest = append(s.rest, x-m)
+			}
+		}
+	}
+
+	if len(s.rest) < 2*saves {
+		return 0
+	}
+
+	return fewSaves * float64(robust.Spread(s.rest))
+}
+
+// score sets how slow the save of rank r is: x is the log ratio to the peers or to its
+// own past, least what makes a slow save, noise the spread of one save.
+func (s *Watch) score(r int, mid float32) (x, least, noise float32) {
+	noise = float32(max(s.sigma, saveNoise))
+	if x = s.rel[r]; x == x {
+		return x, max(saveRise, float32(saveSigmas)*noise), noise
+	}
+
+	x, least = s.apart(r, mid)
+	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
+	return x, least, float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+robust.MedianLoss*robust.MedianLoss*float32(s.run[r]+1)/n)
+}
+
+// apart serves a rank that saves without a peer of its role: how far it changed against
+// its own saves, or is above everybody on other nodes, whose files may be smaller but
+// not by much; and how far makes a slow save.
+func (s *Watch) apart(r int, mid float32) (x, least float32) {
+	if n := min(int(s.pastN[r]), keptSaves); n >= saves {
+		s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
+		return s.lns[r] - mid - robust.Median(s.buf), saveRise * 1.5
+	}
+
+	top := robust.NaN
+	for k, x := range s.lns {
+		if x == x && s.l.Node[k] != s.l.Node[r] && !(top >= x) {
+			top = x
+		}
+	}
+
+	if top != top {
+		return 0, acrossRise
+	}
+
+	return s.lns[r] - top, acrossRise
+}
