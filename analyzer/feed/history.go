@@ -33,7 +33,7 @@ type History struct {
 	rows       spool
 	err        error      // of the spool
 	processes  []*process // by their numbers
-	operations frame.Names
+	operations row.Words
 	windows    bool // of communication, there are any
 	switched   int  // rows
 	frame      *frame.Frame
@@ -109,7 +109,7 @@ func (h *History) AddCommunication(c *row.Communication) {
 	}
 
 	w := windowOf(c)
-	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
+	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Add(c.Op)
 	h.windows = true
 	h.keep(c.StartNs, func(b []byte) []byte {
 		b, err := binary.Append(append(b, isWindow), binary.LittleEndian, w)
@@ -291,7 +291,7 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer)) error {
 	q := h.feed
 	q.passed = h.passed()
-	t := h.transfers()
+	t, operations := h.transfers(), h.operations.List()
 	observe := func(c *frame.Column) {
 		t.until(c.Attempt, c.Step, onWindow)
 		onStep(c)
@@ -305,7 +305,7 @@ func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer
 			}
 
 			p := h.processes[w.Process]
-			t.add(p, h.operations.List[w.Op], w)
+			t.add(p, operations[w.Op], w)
 			return nil
 		}
 

@@ -13,7 +13,8 @@ import (
 // keeps it as encoding/binary writes it: 48 bytes, in this order.
 type window struct {
 	Process        int32
-	Talk, Op       int32 // numbers of the process's Talk, and of the name
+	Talk           int32    // number of the process's
+	Op             row.Word // of the name
 	Repeat, Steps  uint16
 	From, To       int64
 	Seconds, Bytes float32
@@ -45,9 +46,10 @@ type transfers struct {
 }
 
 type transferKey struct {
-	attempt, group, op int32
-	repeat             uint16
-	from               int64
+	attempt, group int32
+	op             row.Word
+	repeat         uint16
+	from           int64
 }
 
 // transfers is empty. A group has the name that the layouts give it.
