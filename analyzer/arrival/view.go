@@ -125,19 +125,18 @@ func (v *View) Align() error {
 		all = v.near.collectives()
 	}
 
-	var c clocks
+	var offsets map[uint32]int64
 	if len(all) > 0 {
-		c = align(all)
+		by, parts, unsure := align(all)
+		// Clocks are aligned within a part alone: lines of two parts stand as their hosts' clocks were.
+		if v.Aligned = v.met(parts); v.Aligned {
+			offsets, v.Unsure = by, seconds(unsure)
+		} else {
+			all = nil
+		}
 	}
 
-	// Clocks are aligned within a part alone: lines of two parts stand as their hosts' clocks were.
-	if v.Aligned = v.met(&c); v.Aligned {
-		v.Unsure = seconds(c.unsure)
-	} else {
-		c, all = clocks{}, nil
-	}
-
-	waits := v.waits(all, &c)
+	waits := v.waits(all)
 	v.From, v.To = 1<<62, -1<<62
 	for i := range v.Lines {
 		l := &v.Lines[i]
@@ -148,7 +147,7 @@ func (v *View) Align() error {
 				return errSums
 			}
 
-			l.place(r, waits, &c)
+			l.place(r, waits, offsets[r.Rank])
 			v.From, v.To = min(v.From, r.StartNs), max(v.To, r.StartNs+r.DurNs)
 		}
 
@@ -159,14 +158,14 @@ func (v *View) Align() error {
 }
 
 // met reports whether the ranks that are shown are of one part.
-func (v *View) met(c *clocks) bool {
+func (v *View) met(parts map[uint32]int) bool {
 	if len(v.Lines) == 0 {
 		return false
 	}
 
-	first := c.parts[uint32(v.Lines[0].Rank)]
+	first := parts[uint32(v.Lines[0].Rank)]
 	for _, l := range v.Lines {
-		if p := c.parts[uint32(l.Rank)]; p == 0 || p != first {
+		if p := parts[uint32(l.Rank)]; p == 0 || p != first {
 			return false
 		}
 	}
@@ -180,14 +179,14 @@ func partOf(rank uint32, op string, start, end int64) call {
 }
 
 // waits are, by each rank's part in the step's collectives, the last to enter.
-func (v *View) waits(all [][]call, c *clocks) map[call]*call {
-	waits := map[call]*call{}
+func (v *View) waits(all [][]call) map[call]call {
+	waits := map[call]call{}
 	for _, members := range all {
 		if members[0].step != v.Step || int(members[0].repeat) != v.at.Repeat {
 			continue
 		}
 
-		_, last := c.entries(members)
+		last := slices.MaxFunc(members, byStart) // of those at one time the first listed
 		for _, m := range members {
 			waits[partOf(m.rank, m.op, m.start, m.end)] = last
 		}
@@ -197,25 +196,24 @@ func (v *View) waits(all [][]call, c *clocks) map[call]*call {
 }
 
 // place moves a range of the rank to the common clock, and says who was waited for in it.
-func (l *Line) place(r *Range, waits map[call]*call, c *clocks) {
-	last, met := waits[partOf(r.Rank, r.Op, r.StartNs, r.StartNs+r.DurNs)]
+func (l *Line) place(r *Range, waits map[call]call, offset int64) {
 	if r.Node != "" {
 		l.Node = r.Node
 	}
 
-	offset := c.offsets[r.Rank]
 	r.StartNs -= offset
 	if r.HostStartNs != 0 {
 		r.HostStartNs -= offset
 	}
 
+	last, met := waits[partOf(r.Rank, r.Op, r.StartNs, r.StartNs+r.DurNs)]
 	if met && r.Kind == "Communication" {
 		l.Collectives++
 		switch {
 		case last.rank == r.Rank:
 			l.Last++
-		case c.entry(last) > r.StartNs:
-			r.Waits, r.For = min(c.entry(last)-r.StartNs, r.DurNs), int(last.rank)
+		case last.start > r.StartNs:
+			r.Waits, r.For = min(last.start-r.StartNs, r.DurNs), int(last.rank)
 		}
 	}
 }
