@@ -90,13 +90,12 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 		}
 	}
 
-	step := arrival.NewStep(a.frame, column, shown)
-	if err := a.records(ctx, step.Take); err != nil {
+	view := arrival.NewView(a.frame, column, shown)
+	if err := a.records(ctx, view.Take); err != nil {
 		return nil, err
 	}
 
-	view, err := step.View()
-	if err != nil {
+	if err := view.Align(); err != nil {
 		return nil, fmt.Errorf("show step %d of %s: %w", a.frame.Columns[column].Step, source.Redact(a.source), err)
 	}
 
@@ -104,10 +103,10 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 }
 
 // asked are the ranks that somebody wants to see; what they are is known of those chosen.
-func asked(ranks []int, chosen []arrival.Shown) (shown []arrival.Shown) {
+func asked(ranks []int, chosen []arrival.Line) (shown []arrival.Line) {
 	for _, rank := range ranks {
-		x := arrival.Shown{Rank: rank}
-		if i := slices.IndexFunc(chosen, func(s arrival.Shown) bool { return s.Rank == rank }); i >= 0 {
+		x := arrival.Line{Rank: rank}
+		if i := slices.IndexFunc(chosen, func(l arrival.Line) bool { return l.Rank == rank }); i >= 0 {
 			x = chosen[i]
 		}
 

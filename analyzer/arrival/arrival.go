@@ -58,13 +58,6 @@ type call struct {
 	nth        int // of its kind in the step
 }
 
-// clocks say what each rank's clock is ahead of the others', ns.
-type clocks struct {
-	offsets map[uint32]int64
-	parts   map[uint32]int // ranks of one part were seen to meet, be it over others
-	unsure  int64          // what nine in ten ends are within
-}
-
 // NewJob returns an empty job.
 func NewJob() *Job { return &Job{nodes: map[uint32]string{}, members: map[uint32]map[string]string{}} }
 
@@ -107,7 +100,7 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	}
 }
 
-// Order says who entered last; nil where no collective was seen on two ranks or where not all of
+// Order says, once, who entered last; nil where no collective was seen on two ranks or where not all of
 // them could be held.
 func (j *Job) Order() *verdict.Arrivals {
 	if j.more {
@@ -119,7 +112,8 @@ func (j *Job) Order() *verdict.Arrivals {
 		return nil
 	}
 
-	return j.tell(all, align(all))
+	offsets, _, unsure := align(all)
+	return j.tell(all, offsets, unsure)
 }
 
 // collectives joins the calls of ranks: the n-th of an operation in a group and step is one.
@@ -162,11 +156,13 @@ func (j *Job) collectives() [][]call {
 	return all
 }
 
-// align finds the offsets by which ends agree best.
-func align(all [][]call) (c clocks) {
+// align finds the offsets by which ends agree best, what each rank's clock is ahead of the others', ns,
+// and moves all calls to that common clock. Ranks of one part were seen to meet, be it over others;
+// nine in ten ends are within unsure.
+func align(all [][]call) (offsets map[uint32]int64, parts map[uint32]int, unsure int64) {
 	// Each round moves every clock to the median by which its ends differ from the middle of their
 	// collectives: a median, for an end that is recorded late must not move it.
-	offsets, parts := reach(all)
+	offsets, parts = reach(all)
 	var left []int64
 	for range rounds {
 		ends := map[uint32][]int64{}
@@ -196,7 +192,14 @@ func align(all [][]call) (c clocks) {
 	}
 
 	slices.Sort(left)
-	return clocks{offsets, parts, left[len(left)*9/10]}
+	for _, members := range all {
+		for i := range members {
+			m := &members[i]
+			m.start, m.end = m.start-offsets[m.rank], m.end-offsets[m.rank]
+		}
+	}
+
+	return offsets, parts, left[len(left)*9/10]
 }
 
 // reach goes from the first rank to those that it shares a collective with, from those on, and
@@ -264,7 +267,7 @@ func median(values []int64) int64 {
 }
 
 // tell sums up who came when.
-func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
+func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdict.Arrivals {
 	type sum struct {
 		late, waited int64
 		last         int
@@ -272,8 +275,7 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 	sums := map[uint32]*sum{}
 	steps := map[[2]int64]bool{}
 	for _, members := range all {
-		first, last := c.entries(members)
-		begun, complete := c.entry(first), c.entry(last)
+		first, last := slices.MinFunc(members, byStart).start, slices.MaxFunc(members, byStart).start
 		steps[[2]int64{members[0].step, int64(members[0].repeat)}] = true
 		for _, m := range members {
 			s := sums[m.rank]
@@ -282,49 +284,31 @@ func (j *Job) tell(all [][]call, c clocks) *verdict.Arrivals {
 				sums[m.rank] = s
 			}
 
-			at := c.entry(&m)
-			s.late = max(s.late, at-begun)
-			s.waited += complete - at
-			if at == complete {
+			s.late = max(s.late, m.start-first)
+			s.waited += last - m.start
+			if m.start == last {
 				s.last++
 			}
 		}
 	}
 
-	out := &verdict.Arrivals{Collectives: len(all), Steps: len(steps), Unsure: seconds(c.unsure), Ranks: []verdict.Arrival{}}
+	out := &verdict.Arrivals{Collectives: len(all), Steps: len(steps), Unsure: seconds(unsure), Ranks: []verdict.Arrival{}}
 	most := int64(0)
 	for rank, s := range sums {
 		most = max(most, s.late)
 		out.Ranks = append(out.Ranks, verdict.Arrival{
-			Rank: int(rank), Node: j.nodes[rank], Late: seconds(s.late), Waited: seconds(s.waited) / float64(len(steps)), Last: s.last, Offset: seconds(c.offsets[rank]),
+			Rank: int(rank), Node: j.nodes[rank], Late: seconds(s.late), Waited: seconds(s.waited) / float64(len(steps)), Last: s.last, Offset: seconds(offsets[rank]),
 		})
 	}
 
 	slices.SortFunc(out.Ranks, func(a, b verdict.Arrival) int {
 		return cmp.Or(cmp.Compare(a.Waited, b.Waited), cmp.Compare(a.Rank, b.Rank))
 	})
-	out.Clear = most > plain*c.unsure
+	out.Clear = most > plain*unsure
 	return out
 }
 
-// entry is when a call began, ns on the common clock: as its rank entered the collective.
-func (c *clocks) entry(m *call) int64 { return m.start - c.offsets[m.rank] }
-
-// entries are the first and the last to enter a collective; of those at one time the first listed.
-func (c *clocks) entries(members []call) (first, last *call) {
-	first, last = &members[0], &members[0]
-	for i := range members {
-		m := &members[i]
-		if c.entry(m) < c.entry(first) {
-			first = m
-		}
-
-		if c.entry(m) > c.entry(last) {
-			last = m
-		}
-	}
-
-	return first, last
-}
+// byStart is the order in which aligned calls enter.
+func byStart(a, b call) int { return cmp.Compare(a.start, b.start) }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

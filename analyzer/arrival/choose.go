@@ -22,12 +22,6 @@ const (
 // fewShown is how many ranks are shown where none are asked for: they are read side by side.
 const fewShown = 4
 
-// Shown is a rank of a View, and what it is there.
-type Shown struct {
-	Rank int
-	Part string
-}
-
 // ColumnOf returns the column of a step's last run.
 func ColumnOf(f *frame.Frame, step int64) (int, error) {
 	for i := len(f.Columns) - 1; i >= 0; i-- {
@@ -80,12 +74,12 @@ func Costliest(f *frame.Frame, v *verdict.Verdict) int {
 	return best
 }
 
-// Choose returns the ranks that tell a column's story: the culprit, those who wait most, and a peer of
+// Choose returns lines for the ranks that tell a column's story: the culprit, those who wait most, and a peer of
 // the culprit; without a culprit who waits least and most. A job of few ranks is shown whole.
-func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Shown) {
+func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Line) {
 	add := func(rank int, part string, most int) {
-		if len(shown) < most && !slices.ContainsFunc(shown, func(s Shown) bool { return s.Rank == rank }) {
-			shown = append(shown, Shown{rank, part})
+		if len(shown) < most && !slices.ContainsFunc(shown, func(l Line) bool { return l.Rank == rank }) {
+			shown = append(shown, Line{Rank: rank, Part: part})
 		}
 	}
 	n, peer := worst(v), Peer

@@ -18,7 +18,8 @@ const (
 	mostShown = 1 << 18
 )
 
-// View is one step of a few ranks on one clock: who computes, who waits for whom.
+// View is one step of a few ranks on one clock: who computes, who waits for whom. It takes ranges
+// (Take), and Align puts them side by side.
 type View struct {
 	Step int64
 	// Aligned says that collectives, which end on all their members together, tell how the clocks of
@@ -29,6 +30,11 @@ type View struct {
 	// From and To are the bounds of what is shown, ns on the common clock.
 	From, To int64
 	Lines    []Line
+
+	at   *frame.Column
+	near *Job
+	held int
+	seen bool // a range of the job
 }
 
 // Line is a rank in a View.
@@ -62,121 +68,104 @@ func (r *Range) Blocked() int64 {
 	return min(r.ExposedNs, r.DurNs)
 }
 
-// Step collects the ranges of one step.
-type Step struct {
-	at      *frame.Column
-	shown   []Shown
-	records map[uint32][]row.Record
-	near    *Job
-	held    int
-	seen    bool // a range of the job
-}
-
-// NewStep returns a collector of a column's ranges: of the ranks that are shown, and of all as far as
-// they tell who was waited for.
-func NewStep(f *frame.Frame, column int, shown []Shown) *Step {
-	s := &Step{at: f.Columns[column], shown: shown, records: map[uint32][]row.Record{}, near: NewJob()}
-	for _, x := range shown {
-		s.records[uint32(x.Rank)] = nil
-	}
-
-	return s
+// NewView returns a view of a column without its ranges. It takes those of the ranks that have lines, and
+// those of all as far as they tell who was waited for.
+func NewView(f *frame.Frame, column int, lines []Line) *View {
+	c := f.Columns[column]
+	return &View{Step: c.Step, Lines: slices.Clone(lines), at: c, near: NewJob()}
 }
 
 // Take takes identities and ranges, in any order and in parts; it keeps neither slice.
-func (s *Step) Take(ranks []row.Rank, records []row.Record) {
-	s.near.Take(ranks, nil)
+func (v *View) Take(ranks []row.Rank, records []row.Record) {
+	v.near.Take(ranks, nil)
 	for i := range records {
 		r := &records[i]
-		s.seen = true
-		if r.Step < s.at.Step-around || r.Step > s.at.Step+around || !s.ours(r) {
+		v.seen = true
+		if r.Step < v.Step-around || r.Step > v.Step+around || !v.ours(r) {
 			continue
 		}
 
-		s.near.Take(nil, records[i:i+1])
-		kept, shown := s.records[r.Rank]
-		if shown && r.Step == s.at.Step && int(r.Repeat) == s.at.Repeat && s.held < mostShown {
-			s.records[r.Rank] = append(kept, *r)
-			s.held++
+		v.near.Take(nil, records[i:i+1])
+		if r.Step != v.Step || int(r.Repeat) != v.at.Repeat || v.held >= mostShown {
+			continue
+		}
+
+		if k := slices.IndexFunc(v.Lines, func(l Line) bool { return l.Rank == int(r.Rank) }); k >= 0 {
+			v.Lines[k].Ranges = append(v.Lines[k].Ranges, Range{Record: *r, For: -1})
+			v.held++
 		}
 	}
 }
 
 // ours reports whether the range is of the process that ran the step.
-func (s *Step) ours(r *row.Record) bool {
-	l := s.at.Layout
+func (v *View) ours(r *row.Record) bool {
+	l := v.at.Layout
 	i, ok := slices.BinarySearch(l.Ranks, int(r.Rank))
 	return ok && (l.Incarnation == nil || l.Incarnation[i] == 0 || l.Incarnation[i] == r.Incarnation)
 }
 
-// Errors of View say what the source lacks.
+// Errors of Align say what the source lacks.
 var (
 	errNoRanges = errors.New("the source has no ranges, only sums of steps: give the folder with the files, or a store that was filled with --records all")
 	errSums     = errors.New("the profiles hold sums of steps and not when anything was: a timeline needs a trace")
 )
 
-// View puts the ranks side by side.
-func (s *Step) View() (*View, error) {
-	if !s.seen {
-		return nil, errNoRanges
+// Align puts the ranks side by side, once, when all ranges were taken.
+func (v *View) Align() error {
+	if !v.seen {
+		return errNoRanges
 	}
 
-	if s.held == 0 {
-		return nil, fmt.Errorf("no range of step %d of the ranks that are to be shown is in the source; --step names another", s.at.Step)
+	if v.held == 0 {
+		return fmt.Errorf("no range of step %d of the ranks that are to be shown is in the source; --step names another", v.Step)
 	}
 
-	v := &View{Step: s.at.Step, From: 1 << 62, To: -1 << 62}
 	var all [][]call
-	if !s.near.more {
-		all = s.near.collectives()
+	if !v.near.more {
+		all = v.near.collectives()
 	}
 
-	var c clocks
+	var offsets map[uint32]int64
 	if len(all) > 0 {
-		c = align(all)
-		v.Unsure = seconds(c.unsure)
-	}
-
-	// Clocks are aligned within a part alone: lines of two parts stand as their hosts' clocks were.
-	v.Aligned = s.met(&c)
-	if !v.Aligned {
-		c, all, v.Unsure = clocks{}, nil, 0
-	}
-
-	waits := s.waits(all, &c)
-	sums := false
-	for _, x := range s.shown {
-		l := Line{Rank: x.Rank, Node: s.near.nodes[uint32(x.Rank)], Part: x.Part, For: -1}
-		for _, r := range s.records[uint32(x.Rank)] {
-			sums = sums || r.Op == "all"
-			l.add(r, waits, &c)
+		by, parts, unsure := align(all)
+		// Clocks are aligned within a part alone: lines of two parts stand as their hosts' clocks were.
+		if v.Aligned = v.met(parts); v.Aligned {
+			offsets, v.Unsure = by, seconds(unsure)
+		} else {
+			all = nil
 		}
+	}
 
-		l.settle()
-		for i := range l.Ranges {
-			r := &l.Ranges[i]
+	waits := v.waits(all)
+	v.From, v.To = 1<<62, -1<<62
+	for i := range v.Lines {
+		l := &v.Lines[i]
+		l.Node, l.For = v.near.nodes[uint32(l.Rank)], -1
+		for k := range l.Ranges {
+			r := &l.Ranges[k]
+			if r.Op == "all" {
+				return errSums
+			}
+
+			l.place(r, waits, offsets[r.Rank])
 			v.From, v.To = min(v.From, r.StartNs), max(v.To, r.StartNs+r.DurNs)
 		}
 
-		v.Lines = append(v.Lines, l)
+		l.settle()
 	}
 
-	if sums {
-		return nil, errSums
-	}
-
-	return v, nil
+	return nil
 }
 
 // met reports whether the ranks that are shown are of one part.
-func (s *Step) met(c *clocks) bool {
-	if len(s.shown) == 0 {
+func (v *View) met(parts map[uint32]int) bool {
+	if len(v.Lines) == 0 {
 		return false
 	}
 
-	first := c.parts[uint32(s.shown[0].Rank)]
-	for _, x := range s.shown {
-		if p := c.parts[uint32(x.Rank)]; p == 0 || p != first {
+	first := parts[uint32(v.Lines[0].Rank)]
+	for _, l := range v.Lines {
+		if p := parts[uint32(l.Rank)]; p == 0 || p != first {
 			return false
 		}
 	}
@@ -190,14 +179,14 @@ func partOf(rank uint32, op string, start, end int64) call {
 }
 
 // waits are, by each rank's part in the step's collectives, the last to enter.
-func (s *Step) waits(all [][]call, c *clocks) map[call]*call {
-	waits := map[call]*call{}
+func (v *View) waits(all [][]call) map[call]call {
+	waits := map[call]call{}
 	for _, members := range all {
-		if members[0].step != s.at.Step || int(members[0].repeat) != s.at.Repeat {
+		if members[0].step != v.Step || int(members[0].repeat) != v.at.Repeat {
 			continue
 		}
 
-		_, last := c.entries(members)
+		last := slices.MaxFunc(members, byStart) // of those at one time the first listed
 		for _, m := range members {
 			waits[partOf(m.rank, m.op, m.start, m.end)] = last
 		}
@@ -206,31 +195,27 @@ func (s *Step) waits(all [][]call, c *clocks) map[call]*call {
 	return waits
 }
 
-// add takes a range of the rank, and moves it to the common clock.
-func (l *Line) add(r row.Record, waits map[call]*call, c *clocks) {
-	last, met := waits[partOf(r.Rank, r.Op, r.StartNs, r.StartNs+r.DurNs)]
+// place moves a range of the rank to the common clock, and says who was waited for in it.
+func (l *Line) place(r *Range, waits map[call]call, offset int64) {
 	if r.Node != "" {
 		l.Node = r.Node
 	}
 
-	offset := c.offsets[r.Rank]
-	x := Range{Record: r, For: -1}
-	x.StartNs -= offset
-	if x.HostStartNs != 0 {
-		x.HostStartNs -= offset
+	r.StartNs -= offset
+	if r.HostStartNs != 0 {
+		r.HostStartNs -= offset
 	}
 
+	last, met := waits[partOf(r.Rank, r.Op, r.StartNs, r.StartNs+r.DurNs)]
 	if met && r.Kind == "Communication" {
 		l.Collectives++
 		switch {
 		case last.rank == r.Rank:
 			l.Last++
-		case c.entry(last) > x.StartNs:
-			x.Waits, x.For = min(c.entry(last)-x.StartNs, x.DurNs), int(last.rank)
+		case last.start > r.StartNs:
+			r.Waits, r.For = min(last.start-r.StartNs, r.DurNs), int(last.rank)
 		}
 	}
-
-	l.Ranges = append(l.Ranges, x)
 }
 
 // settle sorts the ranges and sums them up.

@@ -3,7 +3,7 @@ package arrival
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -57,8 +57,8 @@ func TestChoose(t *testing.T) {
 		t.Errorf("column %d, want that of step 12", column)
 	}
 
-	want := []Shown{{2, Culprit}, {3, Victim}, {1, Victim}, {0, Peer}}
-	if got := Choose(f, slow(2), column); !slices.Equal(got, want) {
+	want := []Line{{Rank: 2, Part: Culprit}, {Rank: 3, Part: Victim}, {Rank: 1, Part: Victim}, {Rank: 0, Part: Peer}}
+	if got := Choose(f, slow(2), column); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 
@@ -67,8 +67,8 @@ func TestChoose(t *testing.T) {
 		t.Errorf("without a culprit: column %d, want the last", column)
 	}
 
-	want = []Shown{{2, First}, {3, Victim}, {1, Victim}, {0, ""}}
-	if got := Choose(f, none, column); !slices.Equal(got, want) {
+	want = []Line{{Rank: 2, Part: First}, {Rank: 3, Part: Victim}, {Rank: 1, Part: Victim}, {Rank: 0}}
+	if got := Choose(f, none, column); !reflect.DeepEqual(got, want) {
 		t.Errorf("without a culprit: %v, want %v", got, want)
 	}
 
@@ -109,12 +109,12 @@ func ranges(rank int, step int64, off int64) []row.Record {
 // A step stands on one clock, whatever those of the hosts are; it says who waited for whom.
 func TestView(t *testing.T) {
 	f := fourSteps(40, 40, 40, 40)
-	shown := []Shown{{2, Culprit}, {0, Victim}}
+	shown := []Line{{Rank: 2, Part: Culprit}, {Rank: 0, Part: Victim}}
 	for _, off := range [][]int64{{0, 0, 0, 0}, {5e9, 0, -3e9, 77}} {
-		s := NewStep(f, 1, shown)
+		v := NewView(f, 1, shown)
 		for rank := range 4 {
 			for step := int64(10); step < 14; step++ {
-				s.Take(nil, ranges(rank, step, off[rank]))
+				v.Take(nil, ranges(rank, step, off[rank]))
 			}
 
 			dead := ranges(rank, 11, 0) // of a process before this one
@@ -122,11 +122,10 @@ func TestView(t *testing.T) {
 				dead[i].Incarnation += 100
 			}
 
-			s.Take(nil, dead)
+			v.Take(nil, dead)
 		}
 
-		v, err := s.View()
-		if err != nil || !v.Aligned || v.Unsure > 1e-6 || v.Step != 11 || v.To-v.From != 160*milliseconds {
+		if err := v.Align(); err != nil || !v.Aligned || v.Unsure > 1e-6 || v.Step != 11 || v.To-v.From != 160*milliseconds {
 			t.Fatalf("clocks %v: %+v, %v", off, v, err)
 		}
 
@@ -154,30 +153,29 @@ func TestView(t *testing.T) {
 // What the source lacks is said.
 func TestViewOfLess(t *testing.T) {
 	f := fourSteps(40, 40)
-	shown := []Shown{{2, Culprit}, {0, Victim}}
-	if _, err := NewStep(f, 1, shown).View(); !errors.Is(err, errNoRanges) {
+	shown := []Line{{Rank: 2, Part: Culprit}, {Rank: 0, Part: Victim}}
+	if err := NewView(f, 1, shown).Align(); !errors.Is(err, errNoRanges) {
 		t.Errorf("nothing: %v", err)
 	}
 
-	s := NewStep(f, 1, shown)
-	s.Take(nil, ranges(1, 11, 0))
-	if _, err := s.View(); err == nil || !strings.Contains(err.Error(), "no range of step 11") {
+	v := NewView(f, 1, shown)
+	v.Take(nil, ranges(1, 11, 0))
+	if err := v.Align(); err == nil || !strings.Contains(err.Error(), "no range of step 11") {
 		t.Errorf("another rank: %v", err)
 	}
 
-	s = NewStep(f, 1, shown)
-	s.Take(nil, ranges(0, 11, 0)[:2])
-	s.Take(nil, ranges(2, 11, 9)[:2])
-	v, err := s.View()
-	if err != nil || v.Aligned || v.Lines[0].Communications != 0 || v.To-v.From != 160*milliseconds+9 {
+	v = NewView(f, 1, shown)
+	v.Take(nil, ranges(0, 11, 0)[:2])
+	v.Take(nil, ranges(2, 11, 9)[:2])
+	if err := v.Align(); err != nil || v.Aligned || v.Lines[0].Communications != 0 || v.To-v.From != 160*milliseconds+9 {
 		t.Errorf("no communication: %+v, %v", v, err)
 	}
 
-	s = NewStep(f, 1, shown)
+	v = NewView(f, 1, shown)
 	sums := ranges(0, 11, 0)[2:3]
 	sums[0].Op = "all"
-	s.Take(nil, sums)
-	if _, err := s.View(); !errors.Is(err, errSums) {
+	v.Take(nil, sums)
+	if err := v.Align(); !errors.Is(err, errSums) {
 		t.Errorf("sums: %v", err)
 	}
 }

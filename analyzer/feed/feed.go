@@ -19,7 +19,6 @@
 package feed
 
 import (
-	"math"
 	"reflect"
 	"slices"
 
@@ -36,7 +35,6 @@ type Feed struct {
 	Ranks map[uint32][]*process
 	Order []uint32                // ranks, ascending
 	Rows  []int                   // global rank of each row of the columns
-	Told  bool                    // the roles, by identities or a file: nothing is sampled
 	Seen  [frame.MetricCount]bool // in samples
 	Dirty bool                    // something came that may change who is who
 
@@ -201,7 +199,6 @@ func (f *Feed) Settle(topo *topology.File, all bool) {
 // pointer: a new one tells the engine that something changed.
 func (f *Feed) arrange(attempt int) {
 	l := f.world.layout(attempt)
-	f.told(l)
 	if f.layout == nil || !reflect.DeepEqual(f.layout, l) {
 		f.layout = l
 	}
@@ -210,7 +207,7 @@ func (f *Feed) arrange(attempt int) {
 	f.owners = make([]uint16, len(current))
 	for k, p := range current {
 		if p != nil {
-			f.owners[k] = f.owner(p)
+			f.owners[k] = p.turn
 		}
 	}
 }
@@ -278,19 +275,18 @@ func (f *Feed) place(p *process, s *step) bool {
 		f.join(&at)
 	}
 
-	owner := f.owner(p)
 	col := f.column(at)
 	if col == nil {
-		f.gone(at, k, owner)
+		f.gone(at, k, p.turn)
 		return false
 	}
 
 	p.at = col.Place
-	if col.Owner[k] >= owner {
+	if col.Owner[k] >= p.turn {
 		return false // filled by this process or a later one of its rank: the row came twice, or the step was done again
 	}
 
-	col.Owner[k] = owner
+	col.Owner[k] = p.turn
 	col.Newest = max(col.Newest, s.EndNs)
 	// The start of the lowest rank stands for the column, for whoever looks at it must find the same one
 	// in whatever order rows come. A process that joined later has begun its step somewhere in the middle.
@@ -301,22 +297,6 @@ func (f *Feed) place(p *process, s *step) bool {
 	col.set(k, s)
 	f.Newest[k] = max(f.Newest[k], s.StartNs)
 	return true
-}
-
-// owner numbers the processes of a rank by their start, from 1.
-func (f *Feed) owner(p *process) uint16 {
-	n := uint16(1)
-	if p.Alone {
-		return n
-	}
-
-	for _, q := range f.Ranks[p.Rank] {
-		if q != p && q.begin() < p.begin() && n < math.MaxUint16 {
-			n++
-		}
-	}
-
-	return n
 }
 
 // join finds the newest return of a step: a process that joined later takes part in it.

@@ -10,10 +10,6 @@ import (
 // fromTopology takes the groups of a topology file for a world of that size.
 func fromTopology(t *topology.File, world int) []topology.Group {
 	var out []topology.Group
-	if t == nil {
-		return nil
-	}
-
 	for _, g := range t.Groups {
 		ranks := slices.Clone(g.Ranks)
 		if world > 0 {

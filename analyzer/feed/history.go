@@ -33,10 +33,14 @@ type History struct {
 	rows       spool
 	err        error      // of the spool
 	processes  []*process // by their numbers
-	operations frame.Names
-	windows    bool // of communication, there are any
-	switched   int  // rows
+	operations row.Words
+	switched   int // rows
 	frame      *frame.Frame
+
+	// What was read again of windows, while it is played: the windows of one group come from each of
+	// its ranks, and are one transfer when the job has passed their last step.
+	groups    []frame.Transfer // of each group, without anything measured
+	transfers map[transferKey]*frame.Transfer
 
 	// Until bound has chosen which steps are left out.
 	steps map[place]int32 // rows of each
@@ -109,8 +113,7 @@ func (h *History) AddCommunication(c *row.Communication) {
 	}
 
 	w := windowOf(c)
-	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Number(c.Op)
-	h.windows = true
+	w.Process, w.Talk, w.Op = h.number(p), int32(talk), h.operations.Add(c.Op)
 	h.keep(c.StartNs, func(b []byte) []byte {
 		b, err := binary.Append(append(b, isWindow), binary.LittleEndian, w)
 		if err != nil {
@@ -291,9 +294,9 @@ func (h *History) Play(step func(*frame.Column), window func(*frame.Transfer), m
 func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer)) error {
 	q := h.feed
 	q.passed = h.passed()
-	t := h.transfers()
+	h.talked()
 	observe := func(c *frame.Column) {
-		t.until(c.Attempt, c.Step, onWindow)
+		h.handOver(c.Attempt, c.Step, onWindow)
 		onStep(c)
 	}
 	var s step
@@ -305,7 +308,7 @@ func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer
 			}
 
 			p := h.processes[w.Process]
-			t.add(p, h.operations.List[w.Op], w)
+			h.transfer(p, w)
 			return nil
 		}
 
@@ -326,7 +329,7 @@ func (h *History) play(onStep func(*frame.Column), onWindow func(*frame.Transfer
 	}
 
 	q.Release(Over, 0, observe)
-	t.until(math.MaxInt, 0, onWindow)
+	h.handOver(math.MaxInt, 0, onWindow)
 	return nil
 }
 

@@ -25,16 +25,16 @@ type process struct {
 	Forward, Own []float32
 
 	// By the world that was made last of it.
-	Attempt int  // number of the launch
-	Later   bool // it took a rank's place while the others went on
-	Running bool // the last column that went shows it in its rank's place
-	row     int  // of the columns; -1 without one
+	Attempt int    // number of the launch
+	Later   bool   // it took a rank's place while the others went on
+	Running bool   // the last column that went shows it in its rank's place
+	row     int    // of the columns; -1 without one
+	turn    uint16 // its place among the processes of its rank, by their starts, from 1
 
 	LastStep  int64
 	LastStart int64
 	Run       int // how often it went back to an earlier step
 	Settled   bool
-	Alone     bool // the only process of its rank so far
 	Tells     bool // roles, by its identity
 	// Held are rows that wait until it is known what this process is: the first of
 	// a new launch, or a rank that was restarted alone.

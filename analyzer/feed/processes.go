@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"unique"
@@ -22,11 +23,7 @@ func (f *Feed) process(rank uint32, id uint64) *process {
 		}
 	}
 
-	p := &process{Rank: rank, ID: id, Alone: len(list) == 0}
-	for _, q := range list {
-		q.Alone = false
-	}
-
+	p := &process{Rank: rank, ID: id}
 	if len(list) == 0 {
 		k, _ := slices.BinarySearch(f.Order, rank)
 		f.Order = slices.Insert(f.Order, k, rank)
@@ -99,7 +96,7 @@ func (f *Feed) sample(p *process, s *row.Step) {
 	}
 
 	p.LateNs, p.Steps = max(p.LateNs, s.StartNs), p.Steps+1
-	if !f.Told && len(p.Own) < f.samples && !p.Tells {
+	if len(p.Own) < f.samples && !p.Tells {
 		var v [frame.MetricCount]float32
 		frame.Cells(s, &v)
 		for m, x := range v {
@@ -114,7 +111,7 @@ func (f *Feed) sample(p *process, s *row.Step) {
 func (f *Feed) Overlap() *frame.Overlap {
 	var all []*process
 	f.each(func(p *process) {
-		if !p.Alone {
+		if len(f.Ranks[p.Rank]) > 1 {
 			all = append(all, p)
 		}
 	})
@@ -140,18 +137,18 @@ func (f *Feed) build(topo *topology.File) bool {
 
 	f.world = newWorld(all, f.Seen, topo)
 	f.Rows = f.world.ranks
-	f.each(func(p *process) { p.row = f.world.row(p.Rank) })
+	f.each(func(p *process) { p.row, p.turn = f.world.row(p.Rank), f.turn(p) })
 	return true
 }
 
-// told notes whether roles need samples: not when the layout has them from identities
-// or a file.
-func (f *Feed) told(l *frame.Layout) {
-	if was := f.Told; was != (l.From == "inferred") {
-		return
+// turn numbers the processes of a rank by their starts, from 1.
+func (f *Feed) turn(p *process) uint16 {
+	n := uint16(1)
+	for _, q := range f.Ranks[p.Rank] {
+		if q.begin() < p.begin() && n < math.MaxUint16 {
+			n++
+		}
 	}
 
-	if f.Told = l.From != "inferred"; f.Told {
-		f.each(func(p *process) { p.Forward, p.Own = nil, nil })
-	}
+	return n
 }

@@ -115,7 +115,7 @@ func (f *Feed) relieve(c *column) {
 		}
 
 		for _, p := range f.Ranks[uint32(f.Rows[k])] {
-			is := p.Attempt == c.Place.Attempt && f.owner(p) == owner
+			is := p.Attempt == c.Place.Attempt && p.turn == owner
 			changed = changed || is
 			p.Running = is
 		}

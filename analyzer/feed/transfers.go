@@ -13,7 +13,8 @@ import (
 // keeps it as encoding/binary writes it: 48 bytes, in this order.
 type window struct {
 	Process        int32
-	Talk, Op       int32 // numbers of the process's Talk, and of the name
+	Talk           int32    // number of the process's
+	Op             row.Word // of the name
 	Repeat, Steps  uint16
 	From, To       int64
 	Seconds, Bytes float32
@@ -36,51 +37,45 @@ func windowOf(c *row.Communication) *window {
 	return w
 }
 
-// transfers puts windows of the members of a group together.
-type transfers struct {
-	// Windows of one group come from each of its ranks: they are one transfer when the job has passed
-	// the window's last step.
-	known   []frame.Transfer // of each group, without anything measured
-	pending map[transferKey]*frame.Transfer
-}
-
+// transferKey tells the windows that are one transfer.
 type transferKey struct {
-	attempt, group, op int32
-	repeat             uint16
-	from               int64
+	attempt, group int32
+	op             row.Word
+	repeat         uint16
+	from           int64
 }
 
-// transfers is empty. A group has the name that the layouts give it.
-func (h *History) transfers() *transfers {
-	t := &transfers{pending: map[transferKey]*frame.Transfer{}}
-	if h.windows {
-		w := h.feed.world
-		var layouts []*frame.Layout
-		// Every launch has a layout of its own, and a group may exist in one of them alone.
-		for k := range w.attempts {
-			layouts = append(layouts, w.layout(k))
-		}
-
-		t.known = w.communicators(layouts...)
+// talked finds the groups that windows are of. A group has the name that the layouts give it.
+func (h *History) talked() {
+	h.transfers = map[transferKey]*frame.Transfer{}
+	w := h.feed.world
+	if !w.talks {
+		return
 	}
 
-	return t
+	var layouts []*frame.Layout
+	// Every launch has a layout of its own, and a group may exist in one of them alone.
+	for k := range w.attempts {
+		layouts = append(layouts, w.layout(k))
+	}
+
+	h.groups = w.communicators(layouts...)
 }
 
-// add takes a window of the process.
-func (t *transfers) add(p *process, op string, w *window) {
+// transfer takes a window of the process.
+func (h *History) transfer(p *process, w *window) {
 	g := p.Talks[w.Talk].Group
 	if g == 0 || p.row < 0 {
 		return
 	}
 
 	key := transferKey{int32(p.Attempt), g, w.Op, w.Repeat, w.From}
-	x := t.pending[key]
+	x := h.transfers[key]
 	if x == nil {
-		made := t.known[g-1]
-		made.Op, made.Attempt, made.From, made.Repeat = op, p.Attempt, w.From, int(w.Repeat)
+		made := h.groups[g-1]
+		made.Op, made.Attempt, made.From, made.Repeat = h.operations.List()[w.Op], p.Attempt, w.From, int(w.Repeat)
 		x = &made
-		t.pending[key] = x
+		h.transfers[key] = x
 	}
 
 	x.Rows, x.Seconds = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds)
@@ -93,10 +88,10 @@ func (t *transfers) add(p *process, op string, w *window) {
 	x.Calls += float64(w.Calls)
 }
 
-// until hands over the windows that ended before a step of an attempt, in order.
-func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
+// handOver hands over the windows that ended before a step of an attempt, in order.
+func (h *History) handOver(attempt int, step int64, take func(*frame.Transfer)) {
 	var due []transferKey
-	for k, x := range t.pending {
+	for k, x := range h.transfers {
 		if x.Attempt < attempt || x.Attempt == attempt && x.To < step {
 			due = append(due, k)
 		}
@@ -104,13 +99,13 @@ func (t *transfers) until(attempt int, step int64, take func(*frame.Transfer)) {
 
 	// A map's order is chance; sums of floats come out alike only in one order.
 	slices.SortFunc(due, func(a, b transferKey) int {
-		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(t.pending[a].To, t.pending[b].To), cmp.Compare(a.repeat, b.repeat),
+		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(h.transfers[a].To, h.transfers[b].To), cmp.Compare(a.repeat, b.repeat),
 			cmp.Compare(a.group, b.group), cmp.Compare(a.op, b.op), cmp.Compare(a.from, b.from))
 	})
 	for _, k := range due {
-		x := t.pending[k]
+		x := h.transfers[k]
 		x.Finish()
 		take(x)
-		delete(t.pending, k)
+		delete(h.transfers, k)
 	}
 }

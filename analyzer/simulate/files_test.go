@@ -29,13 +29,13 @@ func rolled(t *testing.T, dir string) row.Rows {
 		t.Fatal(err)
 	}
 
-	found, err := topology.DiscoverAll(dir, []string{ranks[0].Job})
+	found, servers, err := topology.DiscoverAll(dir, []string{ranks[0].Job})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	var out row.Rows
-	job := rollup.NewPlacement(found, nil, "")
+	job := rollup.NewPlacement(found, servers, nil, "")
 	for _, d := range ranks {
 		s := rollup.New(job.Options(d, 0))
 		infos, err := segment.List(d.Path)

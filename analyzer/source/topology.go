@@ -15,7 +15,7 @@ import (
 // before what is found, and fills the Info's. parts are the job's directories, ranks
 // those of its ranks.
 func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment.RankDir) (*rollup.Placement, error) {
-	found, err := topology.DiscoverAll(dir, parts)
+	found, servers, err := topology.DiscoverAll(dir, parts)
 	info.note(err) // what can't be used is told, not hidden; the rest is used
 	highest := 0
 	for _, r := range ranks {
@@ -27,7 +27,7 @@ func layoutOf(info *Info, o Options, dir string, parts []string, ranks []segment
 		return nil, err
 	}
 
-	r := rollup.NewPlacement(found, given, o.Node)
+	r := rollup.NewPlacement(found, servers, given, o.Node)
 	info.Topology = r.Topology(ranks)
 	return r, nil
 }

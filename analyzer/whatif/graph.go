@@ -27,6 +27,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // verb is what a rank does in an operation.
@@ -42,7 +44,7 @@ const (
 type op struct {
 	own   int64 // ns: the compute, or the meeting's transfer, as recorded
 	rank  int32 // index among the job's ranks
-	class class
+	class row.Word
 	meet  int32 // index of the meeting
 	phase int32 // of compute: how many operations of the rank before it are communication
 	verb  verb
@@ -129,7 +131,7 @@ func parallel[T any](items []T, f func(i int, item T)) {
 
 // builder makes the graph of one step.
 type builder struct {
-	at       map[int]map[int32]int32 // see Job
+	at       map[int]map[row.Word]int32 // see Job
 	length   int64
 	meetings []meeting
 	found    map[comm]int32 // index in meetings
@@ -160,8 +162,8 @@ func (b *builder) step() *step {
 // comm is what matches the operations of several ranks into one meeting: the
 // n-th of its kind in a group.
 type comm struct {
-	group    int32
-	class    class
+	group    row.Word
+	class    row.Word
 	from, to int32
 	nth      int32
 	send     bool // of one side: a rank's sends and receives are counted apart

@@ -109,10 +109,10 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 					}
 
 					if j.at[rank] == nil {
-						j.at[rank] = map[int32]int32{}
+						j.at[rank] = map[row.Word]int32{}
 					}
 
-					j.at[rank][j.groups.Number(r.Group)] = int32(i)
+					j.at[rank][j.groups.Add(r.Group)] = int32(i)
 					now[rank] = end
 					continue
 				case 2:

@@ -5,13 +5,10 @@ import (
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
 
-// class is the number of a class of operations among the job's.
-type class int32
-
-// Classes of operations that are not communication, and of sends with receives.
-// Other communication has the class of its op's base word.
+// Classes of operations that are not communication, and of sends with receives, by their
+// numbers among the job's. Other communication has the class of its op's base word.
 const (
-	forward class = iota
+	forward row.Word = iota + 1
 	backward
 	loading
 	launch // short time between recorded ranges
@@ -27,10 +24,10 @@ type timing struct {
 	// own is for how long the range kept its rank busy: computing, or blocked at its end
 	// by communication.
 	own   int64
-	class class
-	group int32 // number of the communicator; 0 = compute
-	peer  int32 // send, receive: the other's place in the group, else 0
-	send  bool  // the sending side of p2p
+	class row.Word
+	group row.Word // number of the communicator; 0 = compute
+	peer  int32    // send, receive: the other's place in the group, else 0
+	send  bool     // the sending side of p2p
 }
 
 // Take adds a part of the stored raw ranges (`--records all`) and of the ranks'
@@ -40,12 +37,12 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
 		rank := int(ranks[i].Rank)
 		if j.at[rank] == nil {
-			j.at[rank] = map[int32]int32{}
+			j.at[rank] = map[row.Word]int32{}
 		}
 
 		for _, g := range ranks[i].Groups {
 			if _, name, index := topology.SplitGroup(g); index >= 0 {
-				j.at[rank][j.groups.Number(name)] = int32(index)
+				j.at[rank][j.groups.Add(name)] = int32(index)
 			}
 		}
 	}
@@ -67,14 +64,14 @@ func (j *Job) add(r *row.Record) {
 	case "DataLoader":
 		s.class = loading
 	case "Communication":
-		if s.group = j.groups.Number(r.Group); s.group == 0 {
+		if s.group = j.groups.Add(r.Group); s.group == 0 {
 			return
 		}
 
 		if s.class = p2p; r.Op == "send" || r.Op == "recv" {
 			s.peer, s.send = r.Peer, r.Op == "send"
 		} else {
-			s.class = class(j.classes.Number(r.Op))
+			s.class = j.classes.Add(r.Op)
 		}
 
 		if r.ExposedNs >= 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // replay holds the graphs and the ideal duration of each class of operation:
@@ -26,7 +27,7 @@ type replay struct {
 }
 
 func newReplay(j *Job, ranks []int, steps []*step) *replay {
-	r := &replay{ranks: ranks, steps: steps, classes: j.classes.List}
+	r := &replay{ranks: ranks, steps: steps, classes: j.classes.List()}
 	for _, rank := range ranks {
 		stage, replica := 0, 0
 		if row, ok := slices.BinarySearch(j.layout.Ranks, rank); ok {
@@ -159,7 +160,7 @@ func (r *replay) result(repairs []Repair) *Result {
 	}
 	for c, name := range r.classes {
 		if r.ideal[c] >= 0 {
-			res.ByKind[name] = r.alike(func(o *op) bool { return o.class == class(c) }) / ideal
+			res.ByKind[name] = r.alike(func(o *op) bool { return o.class == row.Word(c) }) / ideal
 		}
 	}
 

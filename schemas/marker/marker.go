@@ -59,6 +59,8 @@ type Marker struct {
 
 	Name   []byte // only on the host's start line
 	Domain []byte // only on the host's start line
+
+	Place // where it stands, by Pairer.Add
 }
 
 // starts reports whether the line opens a range (or is the whole of an instant).

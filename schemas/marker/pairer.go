@@ -93,27 +93,28 @@ type Pairer struct {
 	names   cursor          // over the name of a communication
 	live    []*Process      // that began last first
 	index   uint32
-	gone    []*Process // that have ended, oldest first
-	orphans map[orphanKey]orphan
+	gone    []*Process           // that have ended, oldest first
+	orphans map[orphanKey]Marker // lines whose range's start was not seen
 
 	replay bool     // lines are read again: see Restore
-	after  []orphan // what orphans is when that is over, in the order of the lines
+	after  []Marker // what orphans is when that is over, in the order of the lines
 }
 
 // Add takes one line; at is where it stands.
 func (p *Pairer) Add(m *Marker, at Place) Result {
+	m.Place = at
 	switch {
 	case p.replay && p.waits(at):
 		return Result{}
 	case m.Kind != KindMarker, m.Source > DeviceSide, !m.starts() && !m.ends():
 		return Result{Unknown: true}
 	case m.Source == DeviceSide:
-		return p.addDevice(m, at)
+		return p.addDevice(m)
 	case m.starts():
-		return p.addStart(m, at)
+		return p.addStart(m)
 	}
 
-	return p.addEnd(m, at)
+	return p.addEnd(m)
 }
 
 // drop counts lines that were given up.
@@ -125,7 +126,7 @@ func (p *Pairer) drop(n int) {
 
 // process finds or begins the process of a host line; false means that the line
 // is of a process that has ended.
-func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
+func (p *Pairer) process(m *Marker, res *Result) bool {
 	i := slices.IndexFunc(p.live, func(q *Process) bool { return q.PID == m.Process })
 	if i < 0 {
 		if p.replay {
@@ -137,7 +138,7 @@ func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
 			return false
 		}
 
-		p.begin(m, at, res)
+		p.begin(m, res)
 		return true
 	}
 
@@ -151,7 +152,7 @@ func (p *Pairer) process(m *Marker, at Place, res *Result) bool {
 		p.live = slices.Delete(p.live, i, i+1)
 		res.Over = q
 		p.depart(q)
-		p.begin(m, at, res)
+		p.begin(m, res)
 		return true
 	}
 
@@ -172,9 +173,9 @@ func (p *Pairer) depart(q *Process) {
 
 // absorbed reports whether a device line is of a process that has ended and is
 // younger than the one with an index.
-func (p *Pairer) absorbed(m *Marker, at Place, index uint32) bool {
+func (p *Pairer) absorbed(m *Marker, index uint32) bool {
 	for _, d := range p.gone {
-		if d.Index > index && d.Begun.Before(at) && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.Earliest) {
+		if d.Index > index && d.Begun.Before(m.Place) && m.ID <= d.MaxID && (m.Timestamp == 0 || m.Timestamp+slackNs >= d.Earliest) {
 			return true
 		}
 	}
@@ -195,9 +196,9 @@ func (p *Pairer) lastOf(pid uint32) uint64 {
 }
 
 // begin makes a process of its first line.
-func (p *Pairer) begin(m *Marker, at Place, res *Result) {
+func (p *Pairer) begin(m *Marker, res *Result) {
 	after := p.lastOf(m.Process)
-	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, Begun: at, After: after, open: make(map[uint64]*Range)}
+	q := &Process{PID: m.Process, Index: p.index, First: m.Timestamp, Begun: m.Place, After: after, open: make(map[uint64]*Range)}
 	p.index++
 	if len(p.live) == maxProcesses && res.Over == nil { // the one that is silent for the longest time
 		res.Over = slices.MinFunc(p.live, func(a, b *Process) int { return cmp.Compare(a.LastHost, b.LastHost) })
@@ -211,9 +212,9 @@ func (p *Pairer) begin(m *Marker, at Place, res *Result) {
 
 // addStart begins a range. A start without a time (0: it could not be collected) is taken
 // to be as late as the host line before it.
-func (p *Pairer) addStart(m *Marker, at Place) Result {
+func (p *Pairer) addStart(m *Marker) Result {
 	var res Result
-	if !p.process(m, at, &res) {
+	if !p.process(m, &res) {
 		return res
 	}
 
@@ -239,7 +240,7 @@ func (p *Pairer) addStart(m *Marker, at Place) Result {
 	}
 
 	r := &Range{
-		Record: p.classify(m.Name, m.Domain), ID: m.ID, Begin: begin, Place: at, First: at, Process: q,
+		Record: p.classify(m.Name, m.Domain), ID: m.ID, Begin: begin, Place: m.Place, First: m.Place, Process: q,
 		HostStart: m.Timestamp, Thread: m.Thread, Have: haveHostStart, OnDevice: m.Flag == StartDevice || m.Flag == InstantDevice,
 	}
 	r.weight = r.Record.Weight()
@@ -270,15 +271,15 @@ func (p *Pairer) instant(r *Range, m *Marker) {
 
 // addEnd ends a range on the host. An end that no range of its process waits for, or that
 // lies before the range's start, waits for another start (orphan).
-func (p *Pairer) addEnd(m *Marker, at Place) Result {
+func (p *Pairer) addEnd(m *Marker) Result {
 	var res Result
-	if !p.process(m, at, &res) {
+	if !p.process(m, &res) {
 		return res
 	}
 
 	r := res.Process.open[m.ID]
 	if r == nil || !r.take(m) {
-		p.orphan(m, at)
+		p.orphan(m)
 		return res
 	}
 
@@ -291,16 +292,16 @@ func (p *Pairer) addEnd(m *Marker, at Place) Result {
 
 // addDevice joins a device line to a range of the process that it most likely belongs to:
 // the youngest first, see Pairer.
-func (p *Pairer) addDevice(m *Marker, at Place) Result {
+func (p *Pairer) addDevice(m *Marker) Result {
 	var res Result
 	passed := false // a younger process that was there does not wait for it
 	for i, q := range p.live {
 		first := i == len(p.live)-1 && len(p.gone) == 0 // then nobody else can have written it
-		if !q.begun(at) || m.Timestamp != 0 && m.Timestamp+slackNs < q.Earliest && !first {
+		if !q.begun(m.Place) || m.Timestamp != 0 && m.Timestamp+slackNs < q.Earliest && !first {
 			continue
 		}
 
-		if p.absorbed(m, at, q.Index) || passed && m.Timestamp > q.LastHost+trailNs {
+		if p.absorbed(m, q.Index) || passed && m.Timestamp > q.LastHost+trailNs {
 			break
 		}
 
@@ -312,7 +313,7 @@ func (p *Pairer) addDevice(m *Marker, at Place) Result {
 		passed = true
 	}
 
-	p.orphan(m, at)
+	p.orphan(m)
 	return res
 }
 

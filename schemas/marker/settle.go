@@ -70,12 +70,6 @@ func (p *Pairer) Forget(q *Process) {
 	}
 }
 
-// orphan is a line whose range's start was not seen.
-type orphan struct {
-	Marker
-	Place
-}
-
 // orphanKey is what a start knows of the lines that it waits for. Which process wrote them,
 // Range.take looks at.
 type orphanKey struct {
@@ -87,27 +81,27 @@ type orphanKey struct {
 func keyOf(m *Marker) orphanKey { return orphanKey{m.ID, m.Source, m.Flag} }
 
 // orphan keeps a line for a start that may still come. Its texts are the parser's.
-func (p *Pairer) orphan(m *Marker, at Place) {
-	o := orphan{*m, at}
-	o.Marker.Name, o.Marker.Domain = nil, nil
+func (p *Pairer) orphan(m *Marker) {
+	o := *m
+	o.Name, o.Domain = nil, nil
 	p.await(o)
 }
 
 // await keeps an orphan. One with the same key takes the place of the older one, which is
 // given up.
-func (p *Pairer) await(o orphan) {
+func (p *Pairer) await(o Marker) {
 	if p.orphans == nil {
-		p.orphans = make(map[orphanKey]orphan)
+		p.orphans = make(map[orphanKey]Marker)
 	}
 
 	if len(p.orphans) >= maxOrphans { // give up the oldest eighth
 		for _, old := range p.inOrder()[:maxOrphans/8] {
-			delete(p.orphans, keyOf(&old.Marker))
+			delete(p.orphans, keyOf(&old))
 			p.drop(1)
 		}
 	}
 
-	k := keyOf(&o.Marker)
+	k := keyOf(&o)
 	if _, ok := p.orphans[k]; ok {
 		p.drop(1)
 	}
@@ -116,8 +110,8 @@ func (p *Pairer) await(o orphan) {
 }
 
 // inOrder returns the orphans in the order of the lines.
-func (p *Pairer) inOrder() []orphan {
-	return slices.SortedFunc(maps.Values(p.orphans), func(a, b orphan) int { return a.compare(b.Place) })
+func (p *Pairer) inOrder() []Marker {
+	return slices.SortedFunc(maps.Values(p.orphans), func(a, b Marker) int { return a.compare(b.Place) })
 }
 
 // adopt joins to r the lines that came before its start.
@@ -130,7 +124,7 @@ func (p *Pairer) adopt(r *Range) {
 		{r.ID, HostSide, End}, {r.ID, HostSide, EndDevice},
 		{r.ID, DeviceSide, StartDevice}, {r.ID, DeviceSide, EndDevice}, {r.ID, DeviceSide, InstantDevice},
 	} {
-		if o, ok := p.orphans[k]; ok && r.take(&o.Marker) {
+		if o, ok := p.orphans[k]; ok && r.take(&o) {
 			delete(p.orphans, k)
 			if o.Place.Before(r.First) {
 				r.First = o.Place
@@ -161,7 +155,7 @@ func (p *Pairer) Earliest(at Place) Place {
 
 // Expire gives up the lines without a start that were stamped before a moment.
 func (p *Pairer) Expire(before int64) {
-	maps.DeleteFunc(p.orphans, func(_ orphanKey, o orphan) bool {
+	maps.DeleteFunc(p.orphans, func(_ orphanKey, o Marker) bool {
 		if clamp(o.Timestamp) >= before {
 			return false
 		}

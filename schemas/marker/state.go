@@ -8,7 +8,7 @@ import "slices"
 type State struct {
 	Processes []*Process `json:"processes,omitempty"` // that began last first
 	Gone      []*Process `json:"gone,omitempty"`
-	Orphans   []orphan   `json:"orphans,omitempty"`
+	Orphans   []Marker   `json:"orphans,omitempty"`
 	Index     uint32     `json:"index"`
 	Unmatched uint64     `json:"unmatched,omitempty"`
 	Clipped   uint64     `json:"clipped,omitempty"`
@@ -45,7 +45,7 @@ func (p *Pairer) Restore(s State) {
 // waits reports whether a line that is read again found no start when it was new, though
 // one may be here: what was seen behind it must not decide about it now.
 func (p *Pairer) waits(at Place) bool {
-	_, found := slices.BinarySearchFunc(p.after, at, func(o orphan, at Place) int { return o.compare(at) })
+	_, found := slices.BinarySearchFunc(p.after, at, func(o Marker, at Place) int { return o.compare(at) })
 	return found
 }
 

@@ -1,6 +1,9 @@
 package row
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Raw is a Record whose words are places in a list: half the size, and without pointers,
 // so the garbage collector skips it. It has the columns of Record, the widest first, so
@@ -102,7 +105,7 @@ func Pack(records ...Record) Raws {
 	return r
 }
 
-// Words numbers strings. The zero value is ready; it is not safe for concurrent use.
+// Words numbers strings, of which it keeps copies. The zero value is ready; it is not safe for concurrent use.
 //
 // Invariant: a word's number stays, and List()[0] is "". A list that was handed out
 // may be read while more words are added.
@@ -154,7 +157,7 @@ func (t *Words) Add(s string) Word {
 	t.begin()
 	w, ok := t.index[s]
 	if !ok {
-		w = Word(len(t.list))
+		s, w = strings.Clone(s), Word(len(t.list))
 		t.list = append(t.list, s)
 		t.index[s] = w
 		t.bytes += len(s)

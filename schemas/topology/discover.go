@@ -15,25 +15,17 @@ import (
 // maxRanks bounds the rank directories that Discover looks into. The largest jobs have 100,000.
 const maxRanks = 1 << 17
 
-// Found is what Discover found.
-type Found struct {
-	Topology *File // nil when there was nothing
-	// Servers is what of it the rank tables say, nil for nothing: they may call a node
-	// by another name than the cluster does.
-	Servers *File
-}
-
 // discover looks for the topology of one job in a profiling tree: topology.json in
 // the job's directory (beside the ranks) or above it (beside the jobs),
 // parallel_group.json in the rank directories, hccl.json beside the ranks or in
 // them. root is the profiling directory, the job's or a rank's. What topology.json
-// says wins over the others, node by node and group by group.
+// says wins over the others, node by node and group by group. servers is what rank tables
+// say of it: they may call a node by another name than the cluster does. Either is nil for nothing.
 //
 // A file that is there and can't be used is part of the error (joined, each names
 // the file, the key and what to do); what the others say is returned all the same.
-func discover(root, job string) (*Found, error) {
+func discover(root, job string) (all, servers *File, err error) {
 	dir := jobDir(root, job)
-	found := &Found{}
 	var errs []error
 	file := first(&errs, Load, filepath.Join(dir, FileName), filepath.Join(filepath.Dir(dir), FileName))
 	ranks, err := rankDirs(dir)
@@ -47,24 +39,22 @@ func discover(root, job string) (*Found, error) {
 		tables = append(tables, filepath.Join(rank, RankTableFile))
 	}
 
-	found.Servers = first(&errs, readRankTable, tables...)
-	found.Topology = Merge(file, groups, found.Servers)
-	return found, errors.Join(errs...)
+	servers = first(&errs, readRankTable, tables...)
+	return Merge(file, groups, servers), servers, errors.Join(errs...)
 }
 
-// DiscoverAll is discover for a job that lies in several directories; what the
-// first of them knows wins.
-func DiscoverAll(root string, jobs []string) (*Found, error) {
-	all := &Found{}
+// DiscoverAll is discover for a job that lies in several directories; what the first of them
+// knows wins. all is what is known of the job, servers the part of it that rank tables say; nil
+// is nothing.
+func DiscoverAll(root string, jobs []string) (all, servers *File, err error) {
 	var errs []error
 	for _, job := range jobs {
-		found, err := discover(root, job)
+		found, tables, err := discover(root, job)
 		errs = append(errs, err)
-		all.Topology = Merge(all.Topology, found.Topology)
-		all.Servers = Merge(all.Servers, found.Servers)
+		all, servers = Merge(all, found), Merge(servers, tables)
 	}
 
-	return all, errors.Join(errs...)
+	return all, servers, errors.Join(errs...)
 }
 
 // jobDir returns the job's directory under, at or above root.

@@ -211,24 +211,24 @@ func TestDiscover(t *testing.T) {
 		Groups: []Group{{"dp-stage0", "dp", []int{4, 0}}, {"fe80::1%eth0_60001", "ep", []int{1, 0}}},
 	}
 	for _, where := range []string{root, job, filepath.Join(job, "4")} {
-		found, err := discover(where, "job-a")
+		found, servers, err := discover(where, "job-a")
 		if err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}
 
-		if d := cmp.Diff(want, found.Topology); d != "" {
+		if d := cmp.Diff(want, found); d != "" {
 			t.Fatalf("%s: %s", where, d)
 		}
 
-		if found.Servers.NodeOf(0) != "10.0.0.1" {
-			t.Fatalf("%s: servers=%v", where, found.Servers)
+		if servers.NodeOf(0) != "10.0.0.1" {
+			t.Fatalf("%s: servers=%v", where, servers)
 		}
 	}
 }
 
 func TestDiscover_Nothing(t *testing.T) {
-	found, err := discover(t.TempDir(), "j")
-	if err != nil || found.Topology != nil {
+	found, _, err := discover(t.TempDir(), "j")
+	if err != nil || found != nil {
 		t.Fatalf("%+v, %v", found, err)
 	}
 }
@@ -238,12 +238,12 @@ func TestDiscover_SaysWhatItCouldNotUse(t *testing.T) {
 	write(t, filepath.Join(job, "topology.json"), `{"world_size":"x"}`)
 	write(t, filepath.Join(job, "0", "parallel_group.json"), `{`)
 	write(t, filepath.Join(job, "1", "parallel_group.json"), groups0)
-	found, err := discover(job, "j")
+	found, _, err := discover(job, "j")
 	if err == nil || !strings.Contains(err.Error(), "topology.json") || !strings.Contains(err.Error(), filepath.Join("0", "parallel_group.json")) {
 		t.Fatalf("err=%v, want both files named", err)
 	}
 
-	if found.Topology == nil || len(found.Topology.Groups) == 0 {
+	if found == nil || len(found.Groups) == 0 {
 		t.Fatalf("%+v, want what rank 1's file says all the same", found)
 	}
 }

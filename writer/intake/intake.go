@@ -147,12 +147,12 @@ func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
 func (e *engine) rollup(d segment.RankDir) rollup.Options {
 	j := e.jobs[d.Job]
 	if j == nil {
-		found, err := topology.DiscoverAll(e.tree.Root(), e.merged.Dirs(d.Job))
+		found, servers, err := topology.DiscoverAll(e.tree.Root(), e.merged.Dirs(d.Job))
 		if err != nil {
 			e.o.Logger.Warn("topology not usable", "err", fmt.Errorf("find topology of job %s: %w", d.Job, err))
 		}
 
-		j = rollup.NewPlacement(found, nil, e.o.Node)
+		j = rollup.NewPlacement(found, servers, nil, e.o.Node)
 		e.jobs[d.Job] = j
 	}
 

@@ -277,7 +277,7 @@ func (t *Tree) profile(ctx context.Context, file *profileFile, worker int) (*out
 			return nil, err
 		}
 
-		r.ranges, r.words, r.Groups = nil, nil, nil // what is written is not held
+		r.ranges, r.Groups = nil, nil // what is written is not held
 	}
 
 	out.ranks = slices.DeleteFunc(out.ranks, func(r *rankOutput) bool { return r.paths == nil })

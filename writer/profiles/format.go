@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"unique"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -83,7 +83,7 @@ func (o *output) Rank(id record.Meta) *rankOutput {
 		}
 	}
 
-	r := &rankOutput{Meta: id, out: o, words: map[string]string{}}
+	r := &rankOutput{Meta: id, out: o}
 	o.ranks = append(o.ranks, r)
 	return r
 }
@@ -114,7 +114,6 @@ type rankOutput struct {
 	named  bool // Rank is that of the file's name
 	out    *output
 	ranges []record.Record
-	words  map[string]string // one copy of each
 	// Partly says that steps are marked of which the profile holds only a part, so they are left out.
 	Partly bool
 	// computed is from the first to the last that the rank computed.
@@ -137,7 +136,7 @@ func (r *rankOutput) Add(rec *record.Record) {
 	one := *rec
 	one.Dur = max(rec.Dur, 0)
 	for _, w := range []*string{&one.Name, &one.Op, &one.OpRaw, &one.Group, &one.Dtype, &one.Path} {
-		*w = r.word(*w)
+		*w = unique.Make(record.Clip(*w, record.MaxWord)).Value() // one copy of each
 	}
 
 	r.ranges = append(r.ranges, one)
@@ -146,17 +145,6 @@ func (r *rankOutput) Add(rec *record.Record) {
 // Computed notes from when to when a rank computed: a profile that marks no step, and has no range, may
 // have that.
 func (r *rankOutput) Computed(from, to int64) { r.computed = interval{from, to} }
-
-// word returns the copy of a word that is kept.
-func (r *rankOutput) word(w string) string {
-	kept, ok := r.words[w]
-	if !ok {
-		kept = strings.Clone(record.Clip(w, record.MaxWord))
-		r.words[kept] = kept
-	}
-
-	return kept
-}
 
 // hostEnd is the host's end of a range where it is known, else its own.
 func hostEnd(r *record.Record) int64 {

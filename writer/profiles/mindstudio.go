@@ -49,12 +49,6 @@ const (
 	mostGroups = 1 << 16
 )
 
-// stepSums is a line: what the device did in a step, ns.
-type stepSums struct {
-	step                                 int64
-	computing, exposed, overlapped, free int64
-}
-
 // readSums reads a table of sums. whose tells whose a line is; what is nobody's is passed over. Steps are
 // put end to end, for the table does not say when they were.
 func readSums(ctx context.Context, f *profileFile, out *output, whose func(line []string, columns map[string]int) (record.Meta, bool)) error {
@@ -99,64 +93,67 @@ func readSums(ctx context.Context, f *profileFile, out *output, whose func(line 
 			continue
 		}
 
-		s, err := sumsOf(line, columns)
+		ranges, err := rangesOf(line, columns, max(ends[who.Rank], 1e9))
 		if err != nil {
 			out.Unread(f.Path, "line %d: %v; it is left out", n, err)
 			continue
 		}
 
-		ends[who.Rank] = s.give(out.Rank(who), max(ends[who.Rank], 1e9))
+		rank := out.Rank(who)
+		for i := range ranges {
+			rank.Add(&ranges[i])
+		}
+
+		ends[who.Rank] = ranges[0].End()
 	}
 }
 
-// sumsOf reads a line. Times are decimal microseconds.
-func sumsOf(line []string, columns map[string]int) (s stepSums, err error) {
+// rangesOf makes of a line, whose times are decimal microseconds, ranges that add up to its sums, from a
+// moment on: the step, in it computation and what nobody did, then communication, of which the beginning
+// is overlapped. All computation counts as FP: the table doesn't tell forward from backward, and a rank
+// is compared with like ranks only.
+func rangesOf(line []string, columns map[string]int, at int64) ([]record.Record, error) {
 	if len(line) <= columns["Step"] {
-		return s, errors.New("it is cut")
+		return nil, errors.New("it is cut")
 	}
 
-	if s.step, err = strconv.ParseInt(line[columns["Step"]], 10, 64); err != nil || s.step < 0 {
-		return s, fmt.Errorf("%q is no step", line[columns["Step"]])
+	number, err := strconv.ParseInt(line[columns["Step"]], 10, 64)
+	if err != nil || number < 0 {
+		return nil, fmt.Errorf("%q is no step", line[columns["Step"]])
 	}
 
-	for name, at := range map[string]*int64{"Computing": &s.computing, "Communication(Not Overlapped)": &s.exposed, "Overlapped": &s.overlapped, "Free": &s.free} {
+	var computing, exposed, overlapped, free int64 // ns
+	for name, to := range map[string]*int64{"Computing": &computing, "Communication(Not Overlapped)": &exposed, "Overlapped": &overlapped, "Free": &free} {
 		i := columns[name]
 		if i >= len(line) {
-			return s, errors.New("it is cut")
+			return nil, errors.New("it is cut")
 		}
 
 		us, err := strconv.ParseFloat(line[i], 64)
 		if err != nil || us < 0 || us > 1e12 {
-			return s, fmt.Errorf("%q is no time (%s)", line[i], name)
+			return nil, fmt.Errorf("%q is no time (%s)", line[i], name)
 		}
 
-		*at = int64(us * 1e3)
+		*to = int64(us * 1e3)
 	}
 
-	return s, nil
-}
-
-// give gives a step out as ranges that add up to its sums, and returns where it ends: computation and
-// what nobody did, then communication, of which the beginning is overlapped. All computation counts as
-// FP: the table doesn't tell forward from backward, and a rank is compared with like ranks only.
-func (s *stepSums) give(rank *rankOutput, at int64) int64 {
 	step := record.New(record.Step)
-	step.Step, step.Start, step.Dur = s.step, at, max(s.computing+s.exposed+s.free, 1)
-	rank.Add(&step)
-	if s.computing > 0 {
+	step.Step, step.Start, step.Dur = number, at, max(computing+exposed+free, 1)
+	ranges := []record.Record{step}
+	if computing > 0 {
 		r := record.New(record.FP)
-		r.Side, r.Start, r.Dur = record.Device, at, s.computing
-		rank.Add(&r)
+		r.Side, r.Start, r.Dur = record.Device, at, computing
+		ranges = append(ranges, r)
 	}
 
-	if c := s.exposed + s.overlapped; c > 0 {
+	if c := exposed + overlapped; c > 0 {
 		r := record.New(record.Communication)
-		r.Side, r.Op, r.Exposed = record.Device, "all", s.exposed
+		r.Side, r.Op, r.Exposed = record.Device, "all", exposed
 		r.Start, r.Dur = max(step.End()-c, at), min(c, step.Dur)
-		rank.Add(&r)
+		ranges = append(ranges, r)
 	}
 
-	return step.End()
+	return ranges, nil
 }
 
 // clusterGroups reads who communicates with whom: lists of ranks, which it names p2p where they are

@@ -20,11 +20,11 @@ type Placement struct {
 }
 
 // NewPlacement returns the placement of a job's ranks. given, which may be nil, counts before
-// what was found. node is this machine's name in the cluster, "" unknown: that of a rank whose
+// what was found; servers is what of that the rank tables say. node is this machine's name in the cluster, "" unknown: that of a rank whose
 // files it wrote (segment.Local) where nothing but a rank table says otherwise.
-func NewPlacement(found *topology.Found, given *topology.File, node string) *Placement {
+func NewPlacement(found, servers, given *topology.File, node string) *Placement {
 	p := &Placement{
-		topology: topology.Merge(given, found.Topology), servers: found.Servers, node: node,
+		topology: topology.Merge(given, found), servers: servers, node: node,
 		nodes: map[int]string{}, groups: map[int][]record.Group{},
 	}
 	if p.topology == nil {

@@ -26,7 +26,7 @@ func TestPlacement_GroupsOnce(t *testing.T) {
 	topo := &topology.File{WorldSize: 4, Nodes: map[string][]int{"node-1": {0, 1}}, Groups: []topology.Group{
 		{Name: "ep-0", Dim: "ep", Ranks: []int{0, 1}}, {Name: "dp-0", Dim: "dp", Ranks: []int{2, 0}},
 	}}
-	r := NewPlacement(&topology.Found{Topology: topo}, nil, "")
+	r := NewPlacement(topo, nil, nil, "")
 	ep := record.Group{Dim: "ep", Name: "ep-0", Index: 0, Size: 2, Ranks: []int{0, 1}}
 	dp := record.Group{Dim: "dp", Name: "dp-0", Index: 1, Size: 2, Ranks: []int{2, 0}}
 	dir := segment.RankDir{RankID: record.RankID{Job: "j"}, Path: t.TempDir()}
@@ -69,12 +69,11 @@ func TestPlacement_Node(t *testing.T) {
 	}
 	file := &topology.File{WorldSize: 4, Nodes: map[string][]int{"gpu-9": {0}}}
 	table := &topology.File{Nodes: map[string][]int{"10.0.0.1": {0, 1, 2}}}
-	found := &topology.Found{Topology: topology.Merge(file, table), Servers: table}
 	for node, want := range map[string][]string{
 		"worker-7": {"gpu-9", "worker-7", "10.0.0.1", "worker-7"}, // of rank 2 nobody knows whether its files are this machine's
 		"":         {"gpu-9", "10.0.0.1", "10.0.0.1", "node-3"},
 	} {
-		r := NewPlacement(found, nil, node)
+		r := NewPlacement(topology.Merge(file, table), table, nil, node)
 		var places []string
 		for rank := range dirs {
 			places = append(places, r.Topology(dirs).NodeOf(rank))
@@ -91,7 +90,7 @@ func TestPlacement_Node(t *testing.T) {
 		}
 	}
 
-	if r := NewPlacement(&topology.Found{}, nil, ""); r.Topology(dirs) != nil || r.Options(dirs[0], None).Node != "" {
+	if r := NewPlacement(nil, nil, nil, ""); r.Topology(dirs) != nil || r.Options(dirs[0], None).Node != "" {
 		t.Error("something is known of nothing")
 	}
 }
