@@ -48,17 +48,13 @@ type member struct {
 	altered map[string]uint64 // as of the last look
 }
 
-// account is where the account of a segment begins.
+// account is where the account of a segment begins. It is segment.Position.State, and holds that of the
+// roller there.
 type account struct {
-	Name string        `json:"name"`
-	ID   record.ID     `json:"id"`
-	Base rollup.Counts `json:"base"` // as of its first line
-}
-
-// memberState is segment.Position.State: the roller's state, and the account.
-type memberState struct {
-	Roller  string  `json:"roller"`
-	Segment account `json:"segment"`
+	Name   string        `json:"name"`
+	ID     record.ID     `json:"id"`
+	Base   rollup.Counts `json:"base"` // as of its first line
+	Roller string        `json:"roller"`
 }
 
 // Segment implements tail.Visitor.
@@ -111,11 +107,11 @@ func (m *member) closeSegment() {
 		LastOffset: now.Bytes - base.Bytes, AtNs: number * int64(time.Second),
 	}
 	emitted := maps.Clone(now.Emitted)
-	lost := slices.SortedFunc(maps.Keys(now.Lost), func(a, b rollup.Lost) int {
+	slices.SortFunc(now.Lost, func(a, b record.Loss) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason))
 	})
-	for _, l := range lost {
-		n := now.Lost[l] - min(base.Lost[l], now.Lost[l])
+	for _, l := range now.Lost {
+		n := l.Count - min(base.LostAs(l.Kind, l.Reason), l.Count)
 		if n == 0 {
 			continue
 		}
@@ -191,7 +187,9 @@ func (m *member) position() segment.Position {
 		return segment.Position{}
 	}
 
-	state, err := json.Marshal(memberState{Roller: low.State, Segment: m.segment})
+	st := m.segment
+	st.Roller = low.State
+	state, err := json.Marshal(st)
 	if err != nil {
 		panic("BUG: marshal member state: " + err.Error())
 	}
@@ -202,7 +200,7 @@ func (m *member) position() segment.Position {
 
 // resume makes a new member go on from p; false is from the oldest segment.
 func (m *member) resume(p segment.Position) (bool, error) {
-	var st memberState
+	var st account
 	if p.Segment == "" || json.Unmarshal([]byte(p.State), &st) != nil {
 		return false, nil
 	}
@@ -212,9 +210,9 @@ func (m *member) resume(p segment.Position) (bool, error) {
 		return false, err
 	}
 
-	m.segment = st.Segment
+	p.State, st.Roller = st.Roller, ""
+	m.segment = st
 	m.from, _ = segment.Number(p.Segment)
-	p.State = st.Roller
 	err = m.roller.Resume(p)
 	return true, err
 }

@@ -242,7 +242,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 		}
 
 		l := &s.parser.Loss
-		s.counts.lose(l.Kind, l.Reason, l.Count)
+		s.counts.Lose(l.Kind, l.Reason, l.Count)
 	case record.LineSwitch:
 		s.switched(s.parser.Switch)
 	case record.LineEnd:
