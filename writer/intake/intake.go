@@ -272,7 +272,7 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	}
 
 	for _, l := range m.stream.Losses() {
-		addLoss(e.losses, l.Reason, LossSum{1, l.Bytes})
+		addLoss(e.losses, l.Reason, LossSum{1, int64(l.Bytes)})
 		m.lose(l)
 	}
 

@@ -128,23 +128,23 @@ func (m *member) closeSegment() {
 	m.enter(entry, "stored", now.Stored, base.Stored)
 	entry.Reason = record.NotSelected
 	m.enter(entry, "summarised", now.Summarised, base.Summarised)
-	entry.Reason = ""
+	entry.State = "dropped"
 	if n := now.Garbage - base.Garbage; n > 0 {
-		m.spoil(entry, "dropped", record.Corrupt, n)
+		entry.Reason, entry.Records = record.Corrupt, n
+		m.lose(entry)
 	}
 
 	if n := now.Unknown - base.Unknown; n > 0 { // of a newer version
-		m.spoil(entry, "dropped", unknownLine, n)
+		entry.Reason, entry.Records = unknownLine, n
+		m.lose(entry)
 	}
 }
 
-// spoil adds the two entries of records that were emitted and are gone.
-func (m *member) spoil(e row.Ledger, state, reason string, n uint64) {
-	e.Records = n
-	e.State = "emitted"
-	m.entries = append(m.entries, e)
-	e.State, e.Reason = state, reason
-	m.entries = append(m.entries, e)
+// lose adds the entry of records that are gone, and that they were emitted.
+func (m *member) lose(e row.Ledger) {
+	emitted := e
+	emitted.State, emitted.Reason = "emitted", ""
+	m.entries = append(m.entries, emitted, e)
 }
 
 // enter adds an entry for each kind whose count has grown, in the order of their words: the same
@@ -157,20 +157,6 @@ func (m *member) enter(e row.Ledger, state string, now, was map[string]uint64) {
 			m.entries = append(m.entries, e)
 		}
 	}
-}
-
-// lose adds an entry for what the tail lost.
-func (m *member) lose(l tail.Loss) {
-	state := "dropped"
-	if l.Reason == record.Aged {
-		state = "aged"
-	}
-
-	number, _ := segment.Number(l.Segment)
-	m.spoil(row.Ledger{
-		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: l.ID, Name: l.Segment,
-		Bytes: uint64(max(l.Bytes, 0)), AtNs: number * int64(time.Second),
-	}, state, l.Reason, uint64(max(l.Lines, 0)))
 }
 
 // markDue reports whether a position is to go with the next rows. Ageing can delete a segment

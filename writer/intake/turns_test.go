@@ -34,7 +34,7 @@ type fed struct {
 	Rows    row.Rows
 	Counts  rollup.Counts
 	Entries []row.Ledger
-	Losses  []tail.Loss
+	Losses  []row.Ledger
 	Refused []string
 }
 
