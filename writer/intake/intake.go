@@ -105,8 +105,7 @@ type engine struct {
 	tree    *tail.Tree
 	shipper *ship.Shipper
 	members map[string]*member // by path
-	losses  map[string]LossSum // by reason
-	altered map[string]uint64  // by reason: records stored otherwise than they came
+	report  *Report            // what was lost and altered is added to it
 	read    int64
 	// whole is how many rows are a batch by themselves, and so what a turn reads; 0 takes
 	// turns by Quantum alone.
@@ -122,21 +121,10 @@ type engine struct {
 	jobs   map[string]*rollup.Placement // what was found of each
 }
 
-// LossSum is what was lost for one reason.
-type LossSum struct {
-	Events, Bytes int64
-}
-
-// addLoss adds to the sum of a reason.
-func addLoss(sums map[string]LossSum, reason string, l LossSum) {
-	sum := sums[reason]
-	sums[reason] = LossSum{sum.Events + l.Events, sum.Bytes + l.Bytes}
-}
-
 // newEngine prepares an engine; it reads nothing yet. shipper may be nil for who only looks.
-func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
+func newEngine(root string, shipper *ship.Shipper, o Options, r *Report) *engine {
 	return &engine{
-		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
+		o: o, shipper: shipper, members: map[string]*member{}, report: r,
 		tree: tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
 		jobs: map[string]*rollup.Placement{},
 	}
@@ -166,7 +154,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from segment.Position) (*me
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
 	}
 	m.refuse = func(id record.ID, line []byte, reason, text string) {
-		addLoss(e.losses, reason, LossSum{Events: 1})
+		e.report.lose(reason, 0)
 		e.shipper.Refuse(id, line, text)
 	}
 	o := e.rollup(s.Dir)
@@ -265,14 +253,14 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	m.roller.Take(rows)
 	if now := m.roller.Altered(); !maps.Equal(now, m.altered) {
 		for reason, n := range now {
-			e.altered[reason] += n - m.altered[reason]
+			e.report.Altered[reason] += n - m.altered[reason]
 		}
 
 		m.altered = now
 	}
 
 	for _, l := range m.stream.Losses() {
-		addLoss(e.losses, l.Reason, LossSum{1, int64(l.Bytes)})
+		e.report.lose(l.Reason, int64(l.Bytes))
 		m.lose(l)
 	}
 

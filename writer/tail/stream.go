@@ -228,8 +228,8 @@ func (s *Stream) finish(f *file, v Visitor) {
 func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 	count := uint64(0)
 	defer func() {
-		s.tree.lines.Add(count)
-		s.tree.bytes.Add(uint64(n))
+		s.tree.lines += count
+		s.tree.bytes += uint64(n)
 		s.countSkipped(f)
 	}()
 	for n < budget {
