@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
 	memory := shareMemory(&o.Ship, ship.DefaultMemory)
 	o.Ship.BatchBytes = memory / 10
+	o.Quantum = cmp.Or(max(o.Quantum, 0), defaultQuantum)
 	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {

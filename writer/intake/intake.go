@@ -82,7 +82,7 @@ type Options struct {
 	TrustUIDs []uint32
 
 	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters and Logger are set from here
-	Quantum int64         // bytes of a rank's turn; 0 is 1 MiB
+	Quantum int64         // bytes of a rank's turn; 0 is 1 MiB, in a pass more with the memory
 	Grace   time.Duration // bounds the shipping of the rest on shutdown; 0 is 20 s
 	Logger  *slog.Logger  // nil is silent
 	// Progress is called from time to time with the bytes read so far and those
@@ -91,7 +91,6 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Quantum = cmp.Or(max(o.Quantum, 0), defaultQuantum)
 	o.Grace = cmp.Or(max(o.Grace, 0), defaultGrace)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
@@ -107,9 +106,6 @@ type engine struct {
 	members map[string]*member // by path
 	report  *Report            // what was lost and altered is added to it
 	read    int64
-	// whole is how many rows are a batch by themselves, and so what a turn reads; 0 takes
-	// turns by Quantum alone.
-	whole int
 	// part are the rank directories that a pass takes, by path; nil takes all.
 	part  map[string]bool
 	marks bool // positions are kept: a follower's
@@ -200,7 +196,7 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 	}
 
 	m.roller.Take(m.spare)
-	n, more, err = e.feed(m)
+	n, more, err = m.stream.Read(e.o.Quantum, m)
 	e.read += n
 	if err != nil {
 		// One file that can't be read must not stop the others; it is tried again.
@@ -214,19 +210,6 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 
 	m.unmarked = m.unmarked || n > 0
 	return n, more, e.take(ctx, m, false)
-}
-
-// feed reads a member's turn: a quantum, and on until the rows are a batch. Lines
-// that each bring new words end it sooner (rollup.Stream.Crowded).
-func (e *engine) feed(m *member) (n int64, more bool, err error) {
-	n, more, err = m.stream.Read(e.o.Quantum, m)
-	for err == nil && more && m.roller.Finished() < e.whole && !m.roller.Crowded() {
-		var some int64
-		some, more, err = m.stream.Read(e.o.Quantum, m)
-		n += some
-	}
-
-	return n, more, err
 }
 
 // rest puts what a Put that was broken off left behind.

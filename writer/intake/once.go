@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/merge"
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -58,6 +58,7 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 	}
 
 	memory := shareMemory(&o.Ship, 4*ship.DefaultMemory)
+	o.Quantum = cmp.Or(max(o.Quantum, 0), max(o.Ship.Memory/4, defaultQuantum)) // few large batches, of few ranks each
 	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
@@ -66,7 +67,6 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 
 	e := newEngine(root, shipper, o, r)
 	e.part = part
-	e.whole = ship.WholeRows(o.Ship)
 	if err = e.once(ctx, memory); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
@@ -187,9 +187,6 @@ func (e *engine) lease(s *tail.Stream) (*member, error) {
 	return e.join(s, l, segment.Position{})
 }
 
-// usualLine is the bytes of a line, rather less than more.
-const usualLine = 128
-
 // drain reads all members to their ends, in turns.
 func (e *engine) drain(ctx context.Context, members []*member) error {
 	r := e.report
@@ -200,10 +197,6 @@ func (e *engine) drain(ctx context.Context, members []*member) error {
 		}
 
 		known += m.stream.Backlog()
-	}
-
-	if e.o.Records == rollup.All {
-		e.shipper.Expect(int(min(known, int64(e.whole)*usualLine+e.o.Quantum) / usualLine)) // a turn ends within a quantum of a batch
 	}
 
 	for busy := true; busy; {

@@ -282,10 +282,6 @@ func (s *Stream) Torn(bytes int64) {
 // Finished returns the number of finished rows.
 func (s *Stream) Finished() int { return s.rows.Len() + len(s.raws) }
 
-// Crowded reports whether the finished rows should be taken for the memory of their
-// words: lines of a hostile file may each bring new ones.
-func (s *Stream) Crowded() bool { return s.words.Full() }
-
 // Take appends the finished rows to dst and forgets them. Of an empty dst the
 // stream takes the memory in exchange.
 func (s *Stream) Take(dst *row.Rows) {

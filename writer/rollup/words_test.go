@@ -57,7 +57,7 @@ func TestWords_AreBoundedInBytes(t *testing.T) {
 			add := func(line []byte) {
 				s.Line(offset, line)
 				offset += int64(len(line)) + 1
-				if s.Crowded() {
+				if s.words.Full() {
 					stored += len(packed(s))
 				}
 			}
