@@ -14,8 +14,8 @@ import (
 // scan looks at the tree. An error beside one tells what could not be seen.
 func (l *Loop) scan() (*tree, error) {
 	ranks, err := segment.Ranks(l.o.Dir)
-	if top, ok := err.(*segment.DirError); ok { //nolint:errorlint // not joined: it is the root itself
-		return nil, top
+	if _, joined := err.(interface{ Unwrap() []error }); err != nil && !joined { // it is the root itself
+		return nil, err
 	}
 
 	t := &tree{}
@@ -37,7 +37,7 @@ func unreadable(err error) map[string]bool {
 	told := make(map[string]bool)
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
-			var d *segment.DirError
+			var d *fs.PathError
 			if errors.As(e, &d) {
 				told[d.Path] = true
 			}

@@ -91,7 +91,7 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 	}
 
 	off := false // recording was
-	counts := rollup.Counts{Lost: map[rollup.Lost]uint64{}}
+	var counts rollup.Counts
 	err = inOrder(ctx, len(dirs), o.workers(), func(ctx context.Context, i int) (*rolled, error) {
 		return rollUp(ctx, dirs[i], l, !o.NoCommunications)
 	}, func(i int, r *rolled) error {
@@ -179,7 +179,7 @@ func (i *Info) notes(c rollup.Counts) {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d loss lines claim more records than any writer can lose and were left out", wild))
 	}
 
-	if n := rollup.Sum(c.Lost) - bad - wild; n > 0 {
+	if n := c.LostFor("") - bad - wild; n > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d records never arrived, by the account of their writers (laggard audit shows the reasons)", n))
 	}
 }
@@ -196,8 +196,8 @@ func addCounts(sum, c *rollup.Counts) {
 	sum.TornBytes += c.TornBytes
 	sum.Damaged = append(sum.Damaged, c.Damaged...)
 	sum.Odd = cmp.Or(sum.Odd, c.Odd)
-	for lost, n := range c.Lost {
-		sum.Lost[lost] += n
+	for _, l := range c.Lost {
+		sum.Lose(l.Kind, l.Reason, l.Count)
 	}
 }
 

@@ -95,10 +95,10 @@ func (a *agent) followerMetrics(counter, gauge emit) {
 
 	gauge("pending_rows", "Rows read and not yet acknowledged.", float64(s.PendingRows))
 	st := a.follower.State()
-	gauge("backlog_bytes", "Bytes on disk that were seen and not read yet.", float64(st.Backlog))
+	gauge("backlog_bytes", "Bytes on disk that were seen and not read yet.", float64(st.Rest))
 	gauge("ranks_shipped", "Rank directories that this agent ships.", float64(st.Ranks))
-	gauge("ranks_foreign", "Rank directories that another process ships.", float64(st.Foreign))
-	counter("lines_read_total", "Lines read from segments.", float64(a.follower.Lines()))
+	gauge("ranks_foreign", "Rank directories that another process ships.", float64(len(st.Leased)))
+	counter("lines_read_total", "Lines read from segments.", float64(st.Lines))
 	for reason, l := range st.Losses {
 		counter("reading_losses_total", "Times that something on disk was lost before it was read, by reason.", float64(l.Events), "reason", reason)
 	}

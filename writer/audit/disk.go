@@ -24,7 +24,7 @@ type disk struct {
 	aged    map[uint64]bool   // those that the ledger holds as lost
 	rows    map[ship.Place]bounds
 	calls   bounds
-	lost    map[rollup.Lost]uint64
+	lost    []record.Loss
 	damaged []string // segments that can't be read to their end, with the cause
 	live    bool     // a process ships it now: what is missing is on its way
 	open    intake.Open

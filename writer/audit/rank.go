@@ -93,9 +93,9 @@ func (a *auditor) one(r *rank) {
 		}
 	}
 
-	for lost, n := range d.lost {
-		a.report.Dropped[lost.Reason] += n
-		a.report.Emitted += n
+	for _, l := range d.lost {
+		a.report.Dropped[l.Reason] += l.Count
+		a.report.Emitted += l.Count
 	}
 
 	gone, goneCalls := a.gone(r)

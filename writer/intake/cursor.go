@@ -34,7 +34,7 @@ func ReadOpen(state, store string) (map[record.RankID]Open, error) {
 
 	open := make(map[record.RankID]Open, len(cursor))
 	for key, p := range cursor {
-		var st memberState
+		var st account
 		if p.State == "" || json.Unmarshal([]byte(p.State), &st) != nil {
 			continue
 		}

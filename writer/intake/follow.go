@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ type Follower struct {
 	shipped map[string]int64               // guarded by mu; by rank directory, the number of the first segment that is not acknowledged
 	streams map[string]*tail.Stream        // guarded by mu; of the directories that are shipped
 	aged    map[record.RankID][]row.Ledger // guarded by mu; for the store's ledger
-	state   State                          // guarded by mu
+	state   Report                         // guarded by mu; as of the last note
 }
 
 // NewFollower returns a follower of the rank directories under root. The
@@ -55,6 +56,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	o = o.withDefaults()
 	memory := shareMemory(&o.Ship, ship.DefaultMemory)
 	o.Ship.BatchBytes = memory / 10
+	o.Quantum = cmp.Or(max(o.Quantum, 0), defaultQuantum)
 	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
@@ -62,7 +64,7 @@ func NewFollower(root string, sink ship.Sink, o Options) (*Follower, error) {
 	}
 
 	f := &Follower{
-		root: root, memory: memory, sink: sink, store: sink.Name(), o: o, e: newEngine(root, shipper, o),
+		root: root, memory: memory, sink: sink, store: sink.Name(), o: o, e: newEngine(root, shipper, o, newReport(sink.Name())),
 		hints: make(chan struct{}, 1), syncs: make(chan chan error),
 		waiting: map[string]*tail.Lease{}, cursor: map[record.RankID]segment.Position{}, shipped: map[string]int64{},
 		streams: map[string]*tail.Stream{}, aged: map[record.RankID][]row.Ledger{},

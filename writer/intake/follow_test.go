@@ -34,7 +34,7 @@ func TestFollowerOverRestarts(t *testing.T) {
 			}
 
 			st := fo.State()
-			if st.Ranks != 2 || st.Backlog != 0 || fo.Stats().PendingRows != 0 {
+			if st.Ranks != 2 || st.Rest != 0 || fo.Stats().PendingRows != 0 {
 				t.Fatalf("State() = %+v", st)
 			}
 
@@ -105,17 +105,17 @@ func TestFollowerOfFewRanks(t *testing.T) {
 	o.Ranks = 1
 	var agent *tail.Lease
 	follow(t, dir, "parquet:"+target, o, func(f *intake.Follower) {
-		if err := f.Sync(t.Context()); err == nil && f.State().Problem == "" {
+		if err := f.Sync(t.Context()); err == nil && len(f.State().Problems) == 0 {
 			t.Error("a rank that waits for room is not named")
 		}
 
 		s := f.State()
-		if s.Ranks != 1 || !strings.Contains(s.Problem, filepath.Join(dir, "j1")) {
+		if s.Ranks != 1 || !strings.Contains(strings.Join(s.Problems, ""), filepath.Join(dir, "j1")) {
 			t.Errorf("State() = %+v; want one rank, and the other named", s)
 		}
 
 		held := "0"
-		if strings.Contains(s.Problem, filepath.Join(dir, "j1", "0")) {
+		if strings.Contains(strings.Join(s.Problems, ""), filepath.Join(dir, "j1", "0")) {
 			held = "1"
 		}
 

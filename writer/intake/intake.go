@@ -82,7 +82,7 @@ type Options struct {
 	TrustUIDs []uint32
 
 	Ship    ship.Options  // Memory, BatchRows, Flush, GiveUp …; DeadLetters and Logger are set from here
-	Quantum int64         // bytes of a rank's turn; 0 is 1 MiB
+	Quantum int64         // bytes of a rank's turn; 0 is 1 MiB, in a pass more with the memory
 	Grace   time.Duration // bounds the shipping of the rest on shutdown; 0 is 20 s
 	Logger  *slog.Logger  // nil is silent
 	// Progress is called from time to time with the bytes read so far and those
@@ -91,7 +91,6 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Quantum = cmp.Or(max(o.Quantum, 0), defaultQuantum)
 	o.Grace = cmp.Or(max(o.Grace, 0), defaultGrace)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
@@ -105,12 +104,8 @@ type engine struct {
 	tree    *tail.Tree
 	shipper *ship.Shipper
 	members map[string]*member // by path
-	losses  map[string]LossSum // by reason
-	altered map[string]uint64  // by reason: records stored otherwise than they came
+	report  *Report            // what was lost and altered is added to it
 	read    int64
-	// whole is how many rows are a batch by themselves, and so what a turn reads; 0 takes
-	// turns by Quantum alone.
-	whole int
 	// part are the rank directories that a pass takes, by path; nil takes all.
 	part  map[string]bool
 	marks bool // positions are kept: a follower's
@@ -122,21 +117,10 @@ type engine struct {
 	jobs   map[string]*rollup.Placement // what was found of each
 }
 
-// LossSum is what was lost for one reason.
-type LossSum struct {
-	Events, Bytes int64
-}
-
-// addLoss adds to the sum of a reason.
-func addLoss(sums map[string]LossSum, reason string, l LossSum) {
-	sum := sums[reason]
-	sums[reason] = LossSum{sum.Events + l.Events, sum.Bytes + l.Bytes}
-}
-
 // newEngine prepares an engine; it reads nothing yet. shipper may be nil for who only looks.
-func newEngine(root string, shipper *ship.Shipper, o Options) *engine {
+func newEngine(root string, shipper *ship.Shipper, o Options, r *Report) *engine {
 	return &engine{
-		o: o, shipper: shipper, members: map[string]*member{}, losses: map[string]LossSum{}, altered: map[string]uint64{},
+		o: o, shipper: shipper, members: map[string]*member{}, report: r,
 		tree: tail.New(root, tail.Options{Files: o.Files, TrustUIDs: o.TrustUIDs, Logger: o.Logger}),
 		jobs: map[string]*rollup.Placement{},
 	}
@@ -166,7 +150,7 @@ func (e *engine) join(s *tail.Stream, l *tail.Lease, from segment.Position) (*me
 		out: ship.NewStream(fmt.Sprintf("%s/%d", s.Dir.Job, s.Dir.Rank)), marked: time.Now(),
 	}
 	m.refuse = func(id record.ID, line []byte, reason, text string) {
-		addLoss(e.losses, reason, LossSum{Events: 1})
+		e.report.lose(reason, 0)
 		e.shipper.Refuse(id, line, text)
 	}
 	o := e.rollup(s.Dir)
@@ -212,7 +196,7 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 	}
 
 	m.roller.Take(m.spare)
-	n, more, err = e.feed(m)
+	n, more, err = m.stream.Read(e.o.Quantum, m)
 	e.read += n
 	if err != nil {
 		// One file that can't be read must not stop the others; it is tried again.
@@ -226,19 +210,6 @@ func (e *engine) turn(ctx context.Context, m *member) (n int64, more bool, err e
 
 	m.unmarked = m.unmarked || n > 0
 	return n, more, e.take(ctx, m, false)
-}
-
-// feed reads a member's turn: a quantum, and on until the rows are a batch. Lines
-// that each bring new words end it sooner (rollup.Stream.Crowded).
-func (e *engine) feed(m *member) (n int64, more bool, err error) {
-	n, more, err = m.stream.Read(e.o.Quantum, m)
-	for err == nil && more && m.roller.Finished() < e.whole && !m.roller.Crowded() {
-		var some int64
-		some, more, err = m.stream.Read(e.o.Quantum, m)
-		n += some
-	}
-
-	return n, more, err
 }
 
 // rest puts what a Put that was broken off left behind.
@@ -265,14 +236,14 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	m.roller.Take(rows)
 	if now := m.roller.Altered(); !maps.Equal(now, m.altered) {
 		for reason, n := range now {
-			e.altered[reason] += n - m.altered[reason]
+			e.report.Altered[reason] += n - m.altered[reason]
 		}
 
 		m.altered = now
 	}
 
 	for _, l := range m.stream.Losses() {
-		addLoss(e.losses, l.Reason, LossSum{1, l.Bytes})
+		e.report.lose(l.Reason, int64(l.Bytes))
 		m.lose(l)
 	}
 

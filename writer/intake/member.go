@@ -48,17 +48,13 @@ type member struct {
 	altered map[string]uint64 // as of the last look
 }
 
-// account is where the account of a segment begins.
+// account is where the account of a segment begins. It is segment.Position.State, and holds that of the
+// roller there.
 type account struct {
-	Name string        `json:"name"`
-	ID   record.ID     `json:"id"`
-	Base rollup.Counts `json:"base"` // as of its first line
-}
-
-// memberState is segment.Position.State: the roller's state, and the account.
-type memberState struct {
-	Roller  string  `json:"roller"`
-	Segment account `json:"segment"`
+	Name   string        `json:"name"`
+	ID     record.ID     `json:"id"`
+	Base   rollup.Counts `json:"base"` // as of its first line
+	Roller string        `json:"roller"`
 }
 
 // Segment implements tail.Visitor.
@@ -111,11 +107,11 @@ func (m *member) closeSegment() {
 		LastOffset: now.Bytes - base.Bytes, AtNs: number * int64(time.Second),
 	}
 	emitted := maps.Clone(now.Emitted)
-	lost := slices.SortedFunc(maps.Keys(now.Lost), func(a, b rollup.Lost) int {
+	slices.SortFunc(now.Lost, func(a, b record.Loss) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason))
 	})
-	for _, l := range lost {
-		n := now.Lost[l] - min(base.Lost[l], now.Lost[l])
+	for _, l := range now.Lost {
+		n := l.Count - min(base.LostAs(l.Kind, l.Reason), l.Count)
 		if n == 0 {
 			continue
 		}
@@ -132,23 +128,23 @@ func (m *member) closeSegment() {
 	m.enter(entry, "stored", now.Stored, base.Stored)
 	entry.Reason = record.NotSelected
 	m.enter(entry, "summarised", now.Summarised, base.Summarised)
-	entry.Reason = ""
+	entry.State = "dropped"
 	if n := now.Garbage - base.Garbage; n > 0 {
-		m.spoil(entry, "dropped", record.Corrupt, n)
+		entry.Reason, entry.Records = record.Corrupt, n
+		m.lose(entry)
 	}
 
 	if n := now.Unknown - base.Unknown; n > 0 { // of a newer version
-		m.spoil(entry, "dropped", unknownLine, n)
+		entry.Reason, entry.Records = unknownLine, n
+		m.lose(entry)
 	}
 }
 
-// spoil adds the two entries of records that were emitted and are gone.
-func (m *member) spoil(e row.Ledger, state, reason string, n uint64) {
-	e.Records = n
-	e.State = "emitted"
-	m.entries = append(m.entries, e)
-	e.State, e.Reason = state, reason
-	m.entries = append(m.entries, e)
+// lose adds the entry of records that are gone, and that they were emitted.
+func (m *member) lose(e row.Ledger) {
+	emitted := e
+	emitted.State, emitted.Reason = "emitted", ""
+	m.entries = append(m.entries, emitted, e)
 }
 
 // enter adds an entry for each kind whose count has grown, in the order of their words: the same
@@ -161,20 +157,6 @@ func (m *member) enter(e row.Ledger, state string, now, was map[string]uint64) {
 			m.entries = append(m.entries, e)
 		}
 	}
-}
-
-// lose adds an entry for what the tail lost.
-func (m *member) lose(l tail.Loss) {
-	state := "dropped"
-	if l.Reason == record.Aged {
-		state = "aged"
-	}
-
-	number, _ := segment.Number(l.Segment)
-	m.spoil(row.Ledger{
-		Job: m.stream.Dir.Job, Rank: uint32(m.stream.Dir.Rank), Segment: l.ID, Name: l.Segment,
-		Bytes: uint64(max(l.Bytes, 0)), AtNs: number * int64(time.Second),
-	}, state, l.Reason, uint64(max(l.Lines, 0)))
 }
 
 // markDue reports whether a position is to go with the next rows. Ageing can delete a segment
@@ -191,7 +173,9 @@ func (m *member) position() segment.Position {
 		return segment.Position{}
 	}
 
-	state, err := json.Marshal(memberState{Roller: low.State, Segment: m.segment})
+	st := m.segment
+	st.Roller = low.State
+	state, err := json.Marshal(st)
 	if err != nil {
 		panic("BUG: marshal member state: " + err.Error())
 	}
@@ -202,7 +186,7 @@ func (m *member) position() segment.Position {
 
 // resume makes a new member go on from p; false is from the oldest segment.
 func (m *member) resume(p segment.Position) (bool, error) {
-	var st memberState
+	var st account
 	if p.Segment == "" || json.Unmarshal([]byte(p.State), &st) != nil {
 		return false, nil
 	}
@@ -212,9 +196,9 @@ func (m *member) resume(p segment.Position) (bool, error) {
 		return false, err
 	}
 
-	m.segment = st.Segment
+	p.State, st.Roller = st.Roller, ""
+	m.segment = st
 	m.from, _ = segment.Number(p.Segment)
-	p.State = st.Roller
 	err = m.roller.Resume(p)
 	return true, err
 }

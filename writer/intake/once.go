@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/rollup/merge"
 	"github.com/laggard-dev/laggard/writer/segment"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -30,24 +30,25 @@ func Once(ctx context.Context, root string, sink ship.Sink, o Options) (Report, 
 	}
 
 	o = o.withDefaults()
-	r := Report{Store: sink.Name(), Tables: map[string]ship.TableStats{}, Losses: map[string]LossSum{}, Altered: map[string]uint64{}}
+	r := newReport(sink.Name())
 	shards, err := byShard(ctx, root, sink, o)
 	if err != nil {
-		return r, err
+		return *r, err
 	}
 
 	if shards == nil {
-		return r, pass(ctx, root, sink, nil, o, &r)
+		err := pass(ctx, root, sink, nil, o, r)
+		return *r, err
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(shards)) {
 		sink.(ship.Remote).KeepShard(name)
-		if err := pass(ctx, root, sink, shards[name], o, &r); err != nil {
-			return r, fmt.Errorf("shard %s: %w", name, err)
+		if err := pass(ctx, root, sink, shards[name], o, r); err != nil {
+			return *r, fmt.Errorf("shard %s: %w", name, err)
 		}
 	}
 
-	return r, nil
+	return *r, nil
 }
 
 // pass is Once into one shard, of the rank directories of part (nil: of all); r is added to.
@@ -57,20 +58,20 @@ func pass(ctx context.Context, root string, sink ship.Sink, part map[string]bool
 	}
 
 	memory := shareMemory(&o.Ship, 4*ship.DefaultMemory)
+	o.Quantum = cmp.Or(max(o.Quantum, 0), max(o.Ship.Memory/4, defaultQuantum)) // few large batches, of few ranks each
 	o.Ship.DeadLetters = deadLetters(o.State)
 	shipper, err := ship.New(sink, o.Ship)
 	if err != nil {
 		return err
 	}
 
-	e := newEngine(root, shipper, o)
+	e := newEngine(root, shipper, o, r)
 	e.part = part
-	e.whole = ship.WholeRows(o.Ship)
-	if err = e.once(ctx, memory, r); err == nil {
+	if err = e.once(ctx, memory); err == nil {
 		err = compact(ctx, sink, time.Minute)
 	}
 
-	r.add(shipper.Stats(), e)
+	r.add(shipper.Stats(), e.tree)
 	return errors.Join(err, e.close())
 }
 
@@ -92,7 +93,8 @@ func compact(ctx context.Context, sink ship.Sink, most time.Duration) error {
 
 // once ships what is there: it takes the lease of every rank it may, reads them to their ends, and
 // returns when the store has acknowledged all of it and holds the copies that are asked for.
-func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
+func (e *engine) once(ctx context.Context, memory int64) error {
+	r := e.report
 	streams, err := e.tree.Scan()
 	if err != nil {
 		if len(streams) == 0 {
@@ -117,7 +119,7 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 			continue
 		}
 
-		m, err := e.lease(s, r)
+		m, err := e.lease(s)
 		if err != nil {
 			return err
 		}
@@ -134,7 +136,7 @@ func (e *engine) once(ctx context.Context, memory int64, r *Report) error {
 	g.Go(func() error { return e.shipper.Run(running) })
 	g.Go(func() error {
 		defer stop()
-		if err := e.drain(ctx, members, r); err != nil {
+		if err := e.drain(ctx, members); err != nil {
 			return err
 		}
 
@@ -171,10 +173,10 @@ func (e *engine) gather(streams []*tail.Stream) []string {
 }
 
 // lease makes a stream a member, or notes why not.
-func (e *engine) lease(s *tail.Stream, r *Report) (*member, error) {
+func (e *engine) lease(s *tail.Stream) (*member, error) {
 	l, err := tail.TakeLease(s.Dir.Path, false)
 	if errors.Is(err, tail.ErrLeased) {
-		r.Leased = append(r.Leased, s.Dir.Path)
+		e.report.Leased = append(e.report.Leased, s.Dir.Path)
 		return nil, l.Close()
 	}
 
@@ -185,11 +187,9 @@ func (e *engine) lease(s *tail.Stream, r *Report) (*member, error) {
 	return e.join(s, l, segment.Position{})
 }
 
-// usualLine is the bytes of a line, rather less than more.
-const usualLine = 128
-
 // drain reads all members to their ends, in turns.
-func (e *engine) drain(ctx context.Context, members []*member, r *Report) error {
+func (e *engine) drain(ctx context.Context, members []*member) error {
+	r := e.report
 	known := int64(0)
 	for _, m := range members {
 		if err := m.stream.Refresh(); err != nil {
@@ -197,10 +197,6 @@ func (e *engine) drain(ctx context.Context, members []*member, r *Report) error 
 		}
 
 		known += m.stream.Backlog()
-	}
-
-	if e.o.Records == rollup.All {
-		e.shipper.Expect(int(min(known, int64(e.whole)*usualLine+e.o.Quantum) / usualLine)) // a turn ends within a quantum of a batch
 	}
 
 	for busy := true; busy; {

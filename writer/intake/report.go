@@ -9,9 +9,10 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/ship"
+	"github.com/laggard-dev/laggard/writer/tail"
 )
 
-// Report is what one pass did.
+// Report is what one pass did, or a follower until now.
 type Report struct {
 	Store    string
 	Ranks    int      // rank directories read
@@ -24,7 +25,23 @@ type Report struct {
 	Problems []string           // directories and files that could not be read
 	Notes    []string           // jobs that lay in several directories
 	Singles  uint64             // rounds of inserts that are in one replica only
-	Rest     int64              // bytes of last lines that are not complete yet
+	Rest     int64              // bytes that were seen and not read: after a pass, of last lines that are not complete yet
+}
+
+// LossSum is what was lost for one reason.
+type LossSum struct {
+	Events, Bytes int64
+}
+
+// newReport is of nothing done yet.
+func newReport(store string) *Report {
+	return &Report{Store: store, Tables: map[string]ship.TableStats{}, Losses: map[string]LossSum{}, Altered: map[string]uint64{}}
+}
+
+// lose adds a loss to the sum of its reason.
+func (r *Report) lose(reason string, bytes int64) {
+	sum := r.Losses[reason]
+	r.Losses[reason] = LossSum{sum.Events + 1, sum.Bytes + bytes}
 }
 
 // Stored returns the number of rows that the pass added, the account's own aside.
@@ -105,21 +122,13 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// add adds what a pass did: Once makes one for each shard.
-func (r *Report) add(stats ship.Stats, e *engine) {
+// add adds what a pass stored and read: Once makes one for each shard.
+func (r *Report) add(stats ship.Stats, tree *tail.Tree) {
 	for table, t := range stats.Tables {
 		sum := r.Tables[table]
 		r.Tables[table] = ship.TableStats{Inserted: sum.Inserted + t.Inserted, Found: sum.Found + t.Found, Poisoned: sum.Poisoned + t.Poisoned}
 	}
 
-	for reason, l := range e.losses {
-		addLoss(r.Losses, reason, l)
-	}
-
-	for reason, n := range e.altered {
-		r.Altered[reason] += n
-	}
-
-	lines, bytes := e.tree.Counts()
+	lines, bytes := tree.Counts()
 	r.Singles, r.Lines, r.Bytes = r.Singles+stats.Singles, r.Lines+lines, r.Bytes+bytes
 }

@@ -20,7 +20,7 @@ func byShard(ctx context.Context, root string, sink ship.Sink, o Options) (map[s
 		return nil, nil
 	}
 
-	e := newEngine(root, nil, o)
+	e := newEngine(root, nil, o, nil)
 	streams, err := e.tree.Scan()
 	if err != nil && len(streams) == 0 {
 		return nil, nil // the pass says it

@@ -39,11 +39,12 @@ func Read(dir string, take func(row.Ledger) error) (bad int, err error) {
 // each is Read of an open file.
 func each(from io.Reader, take func(row.Ledger) error) (bad int, err error) {
 	r := bufio.NewReaderSize(from, 64<<10)
-	var g group
+	var group []row.Ledger // what was appended together, until all of it is there; of so many
+	of := 0
 	for {
 		line, err := readLine(r)
 		if errors.Is(err, io.EOF) {
-			return bad + g.drop(), nil // what follows the last '\n' is torn
+			return bad + len(group), nil // what follows the last '\n' is torn
 		}
 
 		if err != nil {
@@ -51,18 +52,34 @@ func each(from io.Reader, take func(row.Ledger) error) (bad int, err error) {
 		}
 
 		var e entry
-		if json.Unmarshal(line, &e) != nil {
-			bad += 1 + g.drop()
+		damaged := json.Unmarshal(line, &e) != nil
+		if e.Of <= 1 { // appended alone
+			e.Part, e.Of = 1, 1
+		}
+
+		// Groups do not mix: who appends holds the lock for all of one.
+		if damaged || e.Part != len(group)+1 || len(group) > 0 && e.Of != of {
+			bad += len(group)
+			group = group[:0]
+		}
+
+		if damaged || e.Part != len(group)+1 {
+			bad++
 			continue
 		}
 
-		whole, n := g.take(&e)
-		bad += n
-		for i := range whole {
-			if err := take(whole[i]); err != nil {
+		group, of = append(group, e.Ledger), e.Of
+		if len(group) < of {
+			continue
+		}
+
+		for _, l := range group {
+			if err := take(l); err != nil {
 				return bad, err
 			}
 		}
+
+		group = group[:0]
 	}
 }
 
@@ -79,43 +96,6 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 			return line, err
 		}
 	}
-}
-
-// group holds entries that were appended together until all of them are there.
-type group struct {
-	rows []row.Ledger
-	of   int
-}
-
-// take takes the next entry. It returns the entries that are complete now, and how
-// many were left behind by a group that never was. Groups do not mix: who appends holds the lock
-// for all of one.
-func (g *group) take(e *entry) (whole []row.Ledger, bad int) {
-	if e.Part != len(g.rows)+1 || len(g.rows) > 0 && e.Of != g.of {
-		bad = g.drop()
-	}
-
-	switch {
-	case e.Of <= 1:
-		return []row.Ledger{e.Ledger}, bad
-	case e.Part != len(g.rows)+1:
-		return nil, bad + 1
-	}
-
-	g.rows, g.of = append(g.rows, e.Ledger), e.Of
-	if len(g.rows) < g.of {
-		return nil, bad
-	}
-
-	whole, g.rows = g.rows, nil
-	return whole, bad
-}
-
-// drop gives up on a group and returns how many entries it had.
-func (g *group) drop() int {
-	n := len(g.rows)
-	g.rows = nil
-	return n
 }
 
 // Aged returns a test for segments whose loss is in the ledger of a profiling

@@ -29,7 +29,7 @@ func TestRawFileCurrentEngine(t *testing.T) {
 	engine := chdb.Start(t)
 	want := randomRecords(rand.New(rand.NewPCG(5, 6)), engineRows)
 	b := ship.Cut(&row.Rows{Raws: row.Pack(want...)})[0]
-	from := inFile(t, func(out io.Writer) error { return new(writers).write(out, b, nil) })
+	from := inFile(t, func(out io.Writer) error { return (&Sink{writers: map[string]any{}}).write(out, b, nil) })
 	compareCells(t, engine, row.RecordsTable, from, want, "1", func(*row.Record) bool { return true })
 	compareCells(t, engine, row.RecordsTable, from, want, "seq % 7 = 3", func(r *row.Record) bool { return r.Seq%7 == 3 })
 	want = inOrder(want)
@@ -67,7 +67,7 @@ func TestFilesCurrentEngine(t *testing.T) {
 	steps, communications := scatteredRows[row.Step](r), scatteredRows[row.Communication](r)
 	records, verdicts, entries := scatteredRows[row.Record](r), scatteredRows[row.Verdict](r), scatteredRows[row.Ledger](r)
 	read := func(b *ship.Batch) string {
-		return inFile(t, func(out io.Writer) error { return new(writers).write(out, b, nil) })
+		return inFile(t, func(out io.Writer) error { return (&Sink{writers: map[string]any{}}).write(out, b, nil) })
 	}
 	from := read(&ship.Batch{Table: row.StepsTable, Rows: row.Rows{Steps: steps}})
 	compareCells(t, engine, row.StepsTable, from, steps, "rank % 7 = 3", func(r *row.Step) bool { return r.Rank%7 == 3 })

@@ -15,33 +15,23 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// writers holds one encoder a table, so that their buffers are used again.
-type writers struct {
-	ranks          *parquet.GenericWriter[row.Rank]
-	steps          *parquet.GenericWriter[row.Step]
-	communications *parquet.GenericWriter[row.Communication]
-	records        *parquet.GenericWriter[row.Record]
-	verdicts       *parquet.GenericWriter[row.Verdict]
-	ledger         *parquet.GenericWriter[row.Ledger]
-}
-
 // write encodes a batch. What readers ask for by rank and step, or by segment, is sorted by that,
 // so that they can skip row groups and pages by their statistics; the small tables keep the order
 // in which they were put.
-func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) error {
+func (s *Sink) write(out io.Writer, b *ship.Batch, meta map[string]string) error {
 	switch b.Table {
 	case row.RanksTable:
-		return encode(&w.ranks, out, run(b.Ranks), meta, "rank", "incarnation")
+		return encode(s, out, b.Table, run(b.Ranks), meta, "rank", "incarnation")
 	case row.StepsTable:
-		return encode(&w.steps, out, run(sorted(b.Steps, row.CompareSteps)), meta, "rank", "incarnation", "step", "repeat")
+		return encode(s, out, b.Table, run(sorted(b.Steps, row.CompareSteps)), meta, "rank", "incarnation", "step", "repeat")
 	case row.CommunicationsTable:
-		return encode(&w.communications, out, run(sorted(b.Communications, row.CompareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
+		return encode(s, out, b.Table, run(sorted(b.Communications, row.CompareCommunications)), meta, "rank", "incarnation", "step_from", "repeat")
 	case row.RecordsTable:
-		return encode(&w.records, out, unpacked(b.Raws.Words, sorted(b.Raws.Rows, compareRaws)), meta, "rank", "segment", "offset")
+		return encode(s, out, b.Table, unpacked(b.Raws.Words, sorted(b.Raws.Rows, compareRaws)), meta, "rank", "segment", "offset")
 	case row.VerdictsTable:
-		return encode(&w.verdicts, out, run(b.Verdicts), meta)
+		return encode(s, out, b.Table, run(b.Verdicts), meta)
 	case row.LedgerTable:
-		return encode(&w.ledger, out, run(b.Ledger), meta)
+		return encode(s, out, b.Table, run(b.Ledger), meta)
 	}
 
 	return fmt.Errorf("BUG: no table %s", b.Table)
@@ -50,17 +40,16 @@ func (w *writers) write(out io.Writer, b *ship.Batch, meta map[string]string) er
 // compression is one codec for the files of all tables: each of its encoders holds 8 MB.
 var compression = parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest})
 
-// encode writes rows as one file, in the order in which they come. slot is where the table's
-// encoder waits between two files.
-func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq[[]T], meta map[string]string, sortedBy ...string) error {
-	w := *slot
-	if w == nil {
-		w = newWriter[T](out, sortedBy...)
-	} else {
+// encode writes rows of a table as one file, in the order in which they come.
+func encode[T any](s *Sink, out io.Writer, table string, rows iter.Seq[[]T], meta map[string]string, sortedBy ...string) error {
+	w, ok := s.writers[table].(*parquet.GenericWriter[T])
+	if ok {
 		w.Reset(out)
+	} else {
+		w = newWriter[T](out, sortedBy...)
 	}
 
-	*slot = nil // an encoder that failed is not used again
+	delete(s.writers, table) // an encoder that failed is not used again
 	for k, v := range meta {
 		w.SetKeyValueMetadata(k, v)
 	}
@@ -75,7 +64,7 @@ func encode[T any](slot **parquet.GenericWriter[T], out io.Writer, rows iter.Seq
 		return err
 	}
 
-	*slot = w
+	s.writers[table] = w
 	return nil
 }
 

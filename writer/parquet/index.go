@@ -178,13 +178,12 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 			return nil, err
 		}
 
-		err := layout.Read(filepath.Join(f.path, name), func(rows []storedWindow) error {
+		err := layout.Read(filepath.Join(f.path, name), func(rows []row.Communication) error {
 			for i := range rows {
-				r := &rows[i]
-				k := r.CommunicationKey
+				k := ship.KeyOfCommunication(&rows[i])
 				k.Repeat = row.BaseRepeat(k.Repeat)
 				for _, place := range places(k) {
-					sums[place].Add(&row.Communication{Steps: r.Steps, Calls: r.Calls, TotalNs: r.TotalNs, Bytes: r.Bytes})
+					sums[place].Add(&rows[i])
 					sums[place].Rows++
 				}
 			}
@@ -197,15 +196,6 @@ func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	}
 
 	return sums, nil
-}
-
-// storedWindow is what is read of a window to sum it up.
-type storedWindow struct {
-	ship.CommunicationKey
-	Steps   uint32 `parquet:"steps"`
-	Calls   uint32 `parquet:"calls"`
-	TotalNs int64  `parquet:"total_ns"`
-	Bytes   int64  `parquet:"bytes"`
 }
 
 // reader returns what marks the rows of b that are in a file. The keys of b are put into a map

@@ -71,7 +71,7 @@ func readBack(t *testing.T, file []byte) (got []row.Record) {
 // table, with the smallest and largest value of each column of a row group.
 func TestRawFile(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var w writers
+	w := &Sink{writers: map[string]any{}}
 	for _, n := range []int{1, 7, tileRows, 32*tileRows + 3, rowGroup + 1001} {
 		want := randomRecords(r, n)
 		var out bytes.Buffer

@@ -38,7 +38,7 @@ const rowGroup = 1 << 17
 // Sink is a directory of Parquet files. Its methods are called by one goroutine.
 type Sink struct {
 	dir     string
-	writers writers            // one a table
+	writers map[string]any     // a parquet.GenericWriter a table, so that their buffers are used again
 	folders map[string]*folder // by path
 	made    map[string]bool    // folders that are there and synced
 }
@@ -70,7 +70,7 @@ func Open(dir string) (*Sink, error) {
 		return nil, errors.New("open Parquet store: no directory; want parquet:DIR")
 	}
 
-	return &Sink{dir: filepath.Clean(dir), folders: map[string]*folder{}, made: map[string]bool{}}, nil
+	return &Sink{dir: filepath.Clean(dir), writers: map[string]any{}, folders: map[string]*folder{}, made: map[string]bool{}}, nil
 }
 
 // Name is the store as it is written on the command line.
@@ -244,7 +244,7 @@ func (s *Sink) writeFile(folder, name string, b *ship.Batch, replaces []string) 
 	}
 
 	path := filepath.Join(folder, name)
-	err := keep.Replace(path, 0o644, func(w io.Writer) error { return s.writers.write(w, b, meta) })
+	err := keep.Replace(path, 0o644, func(w io.Writer) error { return s.write(w, b, meta) })
 	if errors.Is(err, fs.ErrNotExist) { // somebody removed the folder, or more
 		clear(s.made)
 	}

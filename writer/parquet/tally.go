@@ -48,9 +48,9 @@ func (s *Sink) Tally(ctx context.Context, job string) (held map[ship.Place]ship.
 	}
 
 	windows := map[ship.CommunicationKey]bool{}
-	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *storedWindow) {
+	err = count(ctx, s.dir, row.CommunicationsTable, job, func(r *row.Communication) {
 		if r.Job == job {
-			k := r.CommunicationKey
+			k := ship.KeyOfCommunication(r)
 			hold(held, ship.Place{Table: row.CommunicationsTable, Rank: r.Rank, Of: r.Incarnation}, ship.Held{
 				Distinct: one(!windows[k]), Complements: one(!windows[k] && row.IsComplement(r.Repeat)), Calls: uint64(r.Calls),
 			})

@@ -62,7 +62,7 @@ func rowsOf(t *testing.T, tree *Tree) (all row.Rows) {
 			t.Fatal(err)
 		}
 
-		if n := counts.Unknown + counts.Garbage + counts.Torn + counts.Duplicate + counts.Late + rollup.Sum(counts.Lost); n > 0 {
+		if n := counts.Unknown + counts.Garbage + counts.Torn + counts.Duplicate + counts.Late + counts.LostFor(""); n > 0 {
 			t.Errorf("%s: the roll-up does not take %d lines: %+v", dir.Path, n, counts)
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 	}
 
 	if s.hold(inc, r, r.HostBegin(), s.place(offset)) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.Floor {
-		inc.insert(openStep{begin: r.HostBegin(), end: max(end, r.HostBegin()+1), number: r.Step, complete: true, open: r.Open})
+		inc.insert(step{Begin: r.HostBegin(), End: max(end, r.HostBegin()+1), Number: r.Step, complete: true, open: r.Open})
 	}
 
 	s.advance(inc)
@@ -84,7 +84,7 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	}
 
 	for i := range inc.steps {
-		if st := &inc.steps[i]; st.id == r.ID && st.begin == r.Begin {
+		if st := &inc.steps[i]; st.id == r.ID && st.Begin == r.Begin {
 			st.complete = true
 			return
 		}
@@ -95,12 +95,12 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 		end = rec.End()
 	}
 
-	inc.insert(openStep{begin: r.Begin, end: max(end, r.Begin+1), number: rec.Step, id: r.ID, complete: true, open: rec.Open})
+	inc.insert(step{Begin: r.Begin, End: max(end, r.Begin+1), Number: rec.Step, id: r.ID, complete: true, open: rec.Open})
 }
 
 // hold keeps a complete range until its step closes; false means that its step is closed already.
 func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
-	s.counts.kind(r.Kind, r.Name).Emitted++
+	s.counts.count(emitted, r.Kind, r.Name)
 	if begin < inc.Floor {
 		if !s.replay {
 			s.addLate(inc, r, begin, at)
@@ -138,9 +138,9 @@ func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker
 }
 
 // insert puts a step where it belongs by its begin.
-func (inc *incarnation) insert(st openStep) {
+func (inc *incarnation) insert(st step) {
 	i := len(inc.steps)
-	for i > 0 && inc.steps[i-1].begin > st.begin {
+	for i > 0 && inc.steps[i-1].Begin > st.Begin {
 		i--
 	}
 
@@ -175,7 +175,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 		return
 	}
 
-	s.counts.kind(r.Kind, r.Name).Summarised++
+	s.counts.count(summarised, r.Kind, r.Name)
 }
 
 // closedAt returns the closed step in whose window begin lies, NoStep without one.
@@ -193,7 +193,7 @@ func (inc *incarnation) closedAt(begin int64) (number int64, repeat uint16) {
 // is whether Communication was decided with it.
 func (s *Stream) giveRange(inc *incarnation, p *pendingRange, number int64, repeat uint16, deep bool) {
 	if p.record < 0 {
-		s.counts.kind(p.kind, "").Summarised++
+		s.counts.count(summarised, p.kind, "")
 		return
 	}
 
@@ -201,7 +201,7 @@ func (s *Stream) giveRange(inc *incarnation, p *pendingRange, number int64, repe
 	if s.o.Records.takes(p.kind, deep) {
 		s.giveRaw(inc, r, p.kind, number, repeat)
 	} else {
-		s.counts.kind(p.kind, s.wordOf(p.kind, r)).Summarised++
+		s.counts.count(summarised, p.kind, s.wordOf(p.kind, r))
 	}
 
 	s.spare = append(s.spare, p.record)

@@ -84,7 +84,7 @@ func timeOf(m *marker.Marker) int64 { return int64(min(m.Timestamp, math.MaxInt6
 
 // refuse leaves a line out that can't be right: BadTime, record.Implausible.
 func (s *Stream) refuse(offset int64, line []byte, kind, reason string) {
-	s.counts.lose(kind, reason, 1)
+	s.counts.Lose(kind, reason, 1)
 	if s.o.Refused != nil && !s.replay {
 		s.o.Refused(offset, line, reason)
 	}

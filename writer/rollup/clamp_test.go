@@ -58,7 +58,7 @@ func TestBadTime(t *testing.T) {
 			t.Errorf("segment %s, %s: told %q", c.name, c.line, told)
 		}
 
-		if got := counts.Lost[Lost{c.kind, BadTime}] == 0; got != c.want || c.want != (counts.LostFor(BadTime) == 0) || counts.Garbage > 0 {
+		if got := counts.LostAs(c.kind, BadTime) == 0; got != c.want || c.want != (counts.LostFor(BadTime) == 0) || counts.Garbage > 0 {
 			t.Errorf("segment %s, %s: %+v, want it taken %t", c.name, c.line, counts, c.want)
 		}
 

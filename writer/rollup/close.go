@@ -28,17 +28,17 @@ func (s *Stream) closable(inc *incarnation) bool {
 
 	first := &inc.steps[0]
 	now := inc.clock()
-	if !slices.ContainsFunc(inc.steps[1:], func(st openStep) bool { return st.complete }) &&
-		now-inc.steps[1].end < int64(PairPatience) {
+	if !slices.ContainsFunc(inc.steps[1:], func(st step) bool { return st.complete }) &&
+		now-inc.steps[1].End < int64(PairPatience) {
 		return false
 	}
 
 	if inc.process != nil {
-		return inc.paired() || now-first.end >= int64(PairPatience)
+		return inc.paired() || now-first.End >= int64(PairPatience)
 	}
 
 	for _, g := range inc.Rings {
-		if g.Mark < first.end && now-g.Mark < int64(RingPatience) {
+		if g.Mark < first.End && now-g.Mark < int64(RingPatience) {
 			return false
 		}
 	}
@@ -57,13 +57,13 @@ func (inc *incarnation) clock() int64 {
 
 // cut returns where the first open step's window ends.
 func (inc *incarnation) cut() int64 {
-	end := inc.steps[0].end
+	end := inc.steps[0].End
 	if inc.steps[0].open {
 		end = never
 	}
 
 	if len(inc.steps) > 1 {
-		end = min(end, inc.steps[1].begin)
+		end = min(end, inc.steps[1].Begin)
 	}
 
 	return end
@@ -78,20 +78,20 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	}
 
 	st := inc.steps[0]
-	repeat := inc.Seen.add(st.number, maxRuns)
-	s.openWindow(inc, st.number, st.begin)
-	r := s.stepRow(inc, &st, cut, repeat)
+	st.Repeat = inc.Seen.add(st.Number, maxRuns)
+	s.openWindow(inc, st.Number, st.Begin)
+	r := s.stepRow(inc, &st, cut)
 	if r.CommNs >= 0 && s.ungrouped(inc) {
 		s.counts.Ungrouped++
 	}
 
 	s.rows.Steps = append(s.rows.Steps, r)
 	s.decide(inc, cut, func(p *pendingRange) (int64, uint16) {
-		if p.begin < st.begin {
+		if p.begin < st.Begin {
 			return record.NoStep, 0
 		}
 
-		return st.number, repeat
+		return st.Number, st.Repeat
 	})
 
 	inc.steps = slices.Delete(inc.steps, 0, 1)
@@ -101,7 +101,8 @@ func (s *Stream) closeFirst(inc *incarnation) {
 		inc.Closed = slices.Delete(inc.Closed, 0, 1)
 	}
 
-	inc.Closed = append(inc.Closed, closedStep{Number: st.number, Repeat: repeat, Begin: st.begin, End: cut})
+	st.End = cut
+	inc.Closed = append(inc.Closed, st)
 	s.supersede(inc)
 }
 
@@ -192,8 +193,8 @@ func (s *Stream) outside(inc *incarnation, cut int64) {
 // killed left such ranges, and they are what somebody wants to see of it.
 func (inc *incarnation) guess(p *pendingRange) int64 {
 	for _, st := range slices.Backward(inc.steps) {
-		if p.begin >= st.begin && p.begin < st.end {
-			return st.number
+		if p.begin >= st.Begin && p.begin < st.End {
+			return st.Number
 		}
 	}
 
@@ -212,7 +213,7 @@ func (inc *incarnation) guess(p *pendingRange) int64 {
 // closeAtEnd closes what the end of input allows.
 func (s *Stream) closeAtEnd(inc *incarnation) {
 	for len(inc.steps) > 0 {
-		later := slices.ContainsFunc(inc.steps[1:], func(st openStep) bool { return st.complete })
+		later := slices.ContainsFunc(inc.steps[1:], func(st step) bool { return st.complete })
 		if !later && !s.settled(inc) {
 			break
 		}

@@ -1,8 +1,8 @@
 package rollup
 
 import (
-	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 )
@@ -19,9 +19,9 @@ type Counts struct {
 	// InFlight are records whose step is open; Waiting are TaskD ranges that lack a
 	// line (not emitted yet).
 	InFlight, Waiting uint64
-	// Lost are records that did not arrive: as loss lines say, lines that can't be right, and
-	// LateRange.
-	Lost map[Lost]uint64
+	// Lost are records that did not arrive, summed by kind and reason: as loss lines say, lines that
+	// can't be right, and LateRange.
+	Lost []record.Loss
 
 	Late    uint64 // records that came after their step was closed (stored all the same)
 	Crowded uint64 // records that did not wait for their step's end: too many did, or of too long words (stored all the same)
@@ -52,32 +52,47 @@ const (
 	NoGroups    = "no-groups"     // Counts.Ungrouped
 )
 
-// Lost says what was lost: the word of the kind, "" where that is not known, and the reason.
-type Lost struct{ Kind, Reason string }
-
-// MarshalText makes a key of a state, which is JSON: kind and reason may hold any text.
-func (l Lost) MarshalText() ([]byte, error) { return json.Marshal([...]string{l.Kind, l.Reason}) }
-
-// UnmarshalText reads the key of a state; an older one has the reason alone.
-func (l *Lost) UnmarshalText(text []byte) error {
-	var words [2]string
-	if json.Unmarshal(text, &words) != nil {
-		words[1] = string(text)
-	}
-
-	l.Kind, l.Reason = words[0], words[1]
-	return nil
-}
-
-// LostFor returns how many records were lost for a reason, of whatever kind.
+// LostFor returns how many records were lost for a reason, "" for any, of whatever kind.
 func (c *Counts) LostFor(reason string) (n uint64) {
-	for l, lost := range c.Lost {
-		if l.Reason == reason {
-			n += lost
+	for i := range c.Lost {
+		if reason == "" || c.Lost[i].Reason == reason {
+			n += c.Lost[i].Count
 		}
 	}
 
 	return n
+}
+
+// LostAs returns how many records of a kind were lost for a reason.
+func (c *Counts) LostAs(kind, reason string) uint64 {
+	for i := range c.Lost {
+		if l := &c.Lost[i]; l.Kind == kind && l.Reason == reason {
+			return l.Count
+		}
+	}
+
+	return 0
+}
+
+// Lose counts n records of a kind as lost. The words are of hostile origin: those beyond maxWords are
+// counted together.
+func (c *Counts) Lose(kind, reason string, n uint64) {
+	kind, reason = record.Clip(kind, record.MaxWord), record.Clip(reason, record.MaxWord)
+	at := func() int {
+		return slices.IndexFunc(c.Lost, func(l record.Loss) bool { return l.Kind == kind && l.Reason == reason })
+	}
+	i := at()
+	if i < 0 && len(c.Lost) >= maxWords {
+		kind, reason = "", record.Other.String()
+		i = at()
+	}
+
+	if i < 0 {
+		i = len(c.Lost)
+		c.Lost = append(c.Lost, record.Loss{Kind: kind, Reason: reason})
+	}
+
+	c.Lost[i].Count += n
 }
 
 // LateRange is the reason in Counts.Lost of a TaskD range whose first line came
@@ -87,69 +102,49 @@ const LateRange = "late"
 // maxWords bounds the tables by word: lines are hostile input.
 const maxWords = 64
 
-// tally is the running account, but for what Stream.Counts adds to it. Its fields are
-// part of Position.State.
+// What becomes of a record, as a tally counts it.
+const (
+	emitted = iota
+	stored
+	summarised
+	fates
+)
+
+// tally is the running account, but for what Stream.Counts adds to it: that by kind is in Known, and
+// by word in Other for kinds that are not known. Its fields are part of Position.State.
 type tally struct {
 	Counts
-	Known [record.KindCount]kindTally
-	Other map[string]*kindTally `json:",omitempty"`
+	Known [fates][record.KindCount]uint64
+	Other [fates]map[string]uint64
 }
 
-type kindTally struct{ Emitted, Stored, Summarised uint64 }
-
-// kind finds the account of a kind; that of ranges without a kind is by their word. Words beyond
+// count counts a record of a kind; word is its own where the kind is not known. Words beyond
 // maxWords are counted together, as Other.
-func (t *tally) kind(k record.Kind, word string) *kindTally {
+func (t *tally) count(fate int, k record.Kind, word string) {
 	if k != record.Other {
-		return &t.Known[k]
+		t.Known[fate][k]++
+		return
 	}
 
-	if c := t.Other[word]; c != nil {
-		return c
+	if _, known := t.Other[emitted][word]; !known && len(t.Other[emitted]) >= maxWords {
+		word = record.Other.String() // whatever is decided was emitted before
 	}
 
-	if t.Other == nil {
-		t.Other = map[string]*kindTally{}
+	if t.Other[fate] == nil {
+		t.Other[fate] = map[string]uint64{}
 	}
 
-	if len(t.Other) >= maxWords {
-		word = record.Other.String()
-		if c := t.Other[word]; c != nil {
-			return c
-		}
-	}
-
-	c := &kindTally{}
-	t.Other[word] = c
-	return c
+	t.Other[fate][word]++
 }
 
 // given returns how many records were decided.
 func (t *tally) given() uint64 {
-	var n uint64
-	for k := range t.Known {
-		n += t.Known[k].Stored + t.Known[k].Summarised
-	}
-
-	for _, k := range t.Other {
-		n += k.Stored + k.Summarised
+	n := Sum(t.Other[stored]) + Sum(t.Other[summarised])
+	for k := range record.KindCount {
+		n += t.Known[stored][k] + t.Known[summarised][k]
 	}
 
 	return n
-}
-
-// lose counts n records as lost. The words are of hostile origin.
-func (t *tally) lose(kind, reason string, n uint64) {
-	l := Lost{record.Clip(kind, record.MaxWord), record.Clip(reason, record.MaxWord)}
-	if t.Lost == nil {
-		t.Lost = map[Lost]uint64{}
-	}
-
-	if _, ok := t.Lost[l]; !ok && len(t.Lost) >= maxWords {
-		l = Lost{Reason: record.Other.String()}
-	}
-
-	t.Lost[l] += n
 }
 
 // Altered returns how many records, groups and steps were stored otherwise than they
@@ -163,28 +158,17 @@ func (s *Stream) Altered() map[string]uint64 {
 func (s *Stream) Counts() Counts {
 	t := &s.account
 	c := t.Counts
-	c.Emitted, c.Stored, c.Summarised, c.Lost = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}, map[Lost]uint64{}
-	maps.Copy(c.Lost, t.Lost)
+	c.Lost = slices.Clone(t.Lost)
 	c.Clipped += s.pairer.Clipped
 	c.Unmatched = s.pairer.Unmatched
-	put := func(word string, k *kindTally) {
-		for _, f := range [...]struct {
-			m map[string]uint64
-			n uint64
-		}{{c.Emitted, k.Emitted}, {c.Stored, k.Stored}, {c.Summarised, k.Summarised}} {
-			if f.n > 0 {
-				f.m[word] = f.n
+	for fate, words := range [fates]*map[string]uint64{&c.Emitted, &c.Stored, &c.Summarised} {
+		*words = map[string]uint64{}
+		maps.Copy(*words, t.Other[fate])
+		for k, n := range t.Known[fate] {
+			if n > 0 {
+				(*words)[record.Kind(k).String()] += n // a kind that is not known may go by the same word
 			}
 		}
-	}
-	for k := range t.Known {
-		if record.Kind(k) != record.Other {
-			put(record.Kind(k).String(), &t.Known[k])
-		}
-	}
-
-	for word, k := range t.Other {
-		put(word, k)
 	}
 
 	for _, inc := range s.incarnations {
@@ -199,7 +183,7 @@ func (s *Stream) Counts() Counts {
 }
 
 // Sum adds up a table of Counts.
-func Sum[K comparable](m map[K]uint64) uint64 {
+func Sum(m map[string]uint64) uint64 {
 	var n uint64
 	for _, v := range m {
 		n += v

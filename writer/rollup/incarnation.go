@@ -40,7 +40,7 @@ type incarnation struct {
 	Floor  int64            `json:"floor"` // see above
 	Now    int64            `json:"now"`   // latest host time seen
 	Rings  map[uint32]*ring `json:"rings,omitempty"`
-	Closed []closedStep     `json:"closed,omitempty"` // the last ones, oldest first
+	Closed []step           `json:"closed,omitempty"` // the last ones, oldest first
 	Serial uint64           `json:"serial"`           // steps closed
 	Seen   passes           `json:"seen"`             // step numbers, how often
 
@@ -53,7 +53,7 @@ type incarnation struct {
 
 	process *marker.Process // of TaskD lines; nil for laggard's
 	row     row.Rank        // as it was last given out
-	steps   []openStep
+	steps   []step          // the open ones
 	pending []pendingRange
 	weight  int // of pending
 	dims    map[string]dim
@@ -81,20 +81,16 @@ type pendingRange struct {
 
 func (p *pendingRange) end() int64 { return p.start + p.dur }
 
-// openStep is a step whose own end was seen on the host.
-type openStep struct {
-	begin, end int64 // host window
-	number     int64
-	id         uint64 // TaskD: of the range
-	complete   bool   // its device end was seen too, or there is none to come
-	open       bool   // it never ended: its window has no end
-}
-
-// closedStep is where a step was.
-type closedStep struct {
+// step is a step whose own end was seen on the host. Of one that is closed Position.State holds where
+// it was, in the exported fields.
+type step struct {
 	Number     int64  `json:"n"`
-	Repeat     uint16 `json:"r,omitempty"`
-	Begin, End int64
+	Repeat     uint16 `json:"r,omitempty"` // once it is closed
+	Begin, End int64  // host window
+
+	id       uint64 // TaskD: of the range
+	complete bool   // its device end was seen too, or there is none to come
+	open     bool   // it never ended: its window has no end
 }
 
 // maxClosed is the number of closed steps that are remembered for what comes late, 1 KiB of a

@@ -41,7 +41,7 @@ func (s *Stream) pack(r *record.Record, at marker.Place) row.Raw {
 
 // giveRaw gives a raw row out.
 func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number int64, repeat uint16) {
-	s.counts.kind(kind, s.wordOf(kind, r)).Stored++
+	s.counts.count(stored, kind, s.wordOf(kind, r))
 	if n := len(s.raws); n == cap(s.raws) {
 		s.raws = slices.Grow(s.raws, max(n, 64)) // a large slice would grow by a quarter only
 	}

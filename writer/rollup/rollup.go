@@ -242,7 +242,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 		}
 
 		l := &s.parser.Loss
-		s.counts.lose(l.Kind, l.Reason, l.Count)
+		s.counts.Lose(l.Kind, l.Reason, l.Count)
 	case record.LineSwitch:
 		s.switched(s.parser.Switch)
 	case record.LineEnd:
@@ -281,10 +281,6 @@ func (s *Stream) Torn(bytes int64) {
 
 // Finished returns the number of finished rows.
 func (s *Stream) Finished() int { return s.rows.Len() + len(s.raws) }
-
-// Crowded reports whether the finished rows should be taken for the memory of their
-// words: lines of a hostile file may each bring new ones.
-func (s *Stream) Crowded() bool { return s.words.Full() }
 
 // Take appends the finished rows to dst and forgets them. Of an empty dst the
 // stream takes the memory in exchange.

@@ -18,7 +18,7 @@ var ErrPosition = errors.New("not a position of this stream")
 
 // stateVersion changes with every change of state that an older reader would
 // misread.
-const stateVersion = 3
+const stateVersion = 4
 
 // state is Position.State, some kilobytes of JSON: everything as of the line at Until, but for
 // what is pending. Lines from the Position up to there are read again only to fill that.

@@ -66,19 +66,19 @@ func (t *sums) reset() {
 // stepRow computes the row of a step from the pending ranges in its window, which ends
 // at cut. Sums are of the whole ranges that begin in the step, also where one runs past
 // its end.
-func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint16) row.Step {
-	out := s.newStep(inc, st.number, repeat)
-	self := pendingRange{start: st.begin, dur: st.end - st.begin, open: st.open}
+func (s *Stream) stepRow(inc *incarnation, st *step, cut int64) row.Step {
+	out := s.newStep(inc, st.Number, st.Repeat)
+	self := pendingRange{start: st.Begin, dur: st.End - st.Begin, open: st.open}
 	sum := &s.sums
 	sum.reset()
 	found := false
 	for i := range inc.pending {
 		p := &inc.pending[i]
-		if p.begin < st.begin || p.begin >= cut {
+		if p.begin < st.Begin || p.begin >= cut {
 			continue
 		}
 
-		if p.kind == record.Step && p.own == st.number && p.begin == st.begin && !found {
+		if p.kind == record.Step && p.own == st.Number && p.begin == st.Begin && !found {
 			self, found = *p, true
 		}
 
@@ -114,7 +114,7 @@ func (s *Stream) stepRow(inc *incarnation, st *openStep, cut int64, repeat uint1
 		inc.Late = false
 	}
 
-	if slices.ContainsFunc(inc.Switches, func(at int64) bool { return at >= st.begin && at < cut }) {
+	if slices.ContainsFunc(inc.Switches, func(at int64) bool { return at >= st.Begin && at < cut }) {
 		out.Flags |= row.FlagSwitched
 	}
 

@@ -93,10 +93,10 @@ func TestStream_ManyWords(t *testing.T) {
 	}
 }
 
-// TestStream_Crowded: lines that each bring a new long word say so before their words
+// TestStream_NewWords: lines that each bring a new long word fill the list before their words
 // are more than some megabytes, however few rows they are, and the rows tell what
 // their words take.
-func TestStream_Crowded(t *testing.T) {
+func TestStream_NewWords(t *testing.T) {
 	s := New(Options{Job: "j", Records: All})
 	s.Segment(1, "1753000000")
 	word := strings.Repeat("w", 4000)
@@ -111,7 +111,7 @@ func TestStream_Crowded(t *testing.T) {
 		path := fmt.Sprint(i, word)
 		s.Line(int64(i)*20_000, fmt.Appendf(nil, `{"kind":"%s","step":%d,"start":%d,"dur":900,"path":"%s"}`, kind, i/10, 1_753_000_000_000_000_000+int64(i/10)*10_000+int64(i%10*1000)%9000, path))
 		total += len(path)
-		if !s.Crowded() {
+		if !s.words.Full() {
 			continue
 		}
 

@@ -88,8 +88,8 @@ func (s *Stream) beginForeign(p *marker.Process) {
 // no more to store.
 func (s *Stream) lateStart(p *marker.Process) {
 	s.counts.Late++
-	s.counts.kind(record.Other, record.Other.String()).Emitted++
-	s.counts.lose("", LateRange, 1)
+	s.counts.count(emitted, record.Other, record.Other.String())
+	s.counts.Lose("", LateRange, 1)
 	if inc := s.foreign(p); inc != nil && !s.replay {
 		inc.Late = true
 	}
@@ -129,7 +129,7 @@ func (s *Stream) hostEnded(r *marker.Range) {
 		return
 	}
 
-	inc.insert(openStep{begin: r.Begin, end: max(r.HostEnd(), r.Begin+1), number: r.Record.Step, id: r.ID})
+	inc.insert(step{Begin: r.Begin, End: max(r.HostEnd(), r.Begin+1), Number: r.Record.Step, id: r.ID})
 	s.advance(inc)
 }
 

@@ -279,12 +279,8 @@ func (c *Counts) Add(o Counts) {
 		}
 	}
 
-	if c.Lost == nil {
-		c.Lost = map[Lost]uint64{}
-	}
-
-	for lost, n := range o.Lost {
-		c.Lost[lost] += n
+	for _, l := range o.Lost {
+		c.Lose(l.Kind, l.Reason, l.Count)
 	}
 
 	c.Lines += o.Lines

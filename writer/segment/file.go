@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +15,7 @@ import (
 type File interface {
 	io.Writer
 	Stat() (fs.FileInfo, error)
-	Sync() error // fdatasync
+	Sync() error
 	Truncate(size int64) error
 	Close() error
 }
@@ -43,33 +42,11 @@ var Disk FS = disk{}
 
 type disk struct{}
 
-type diskFile struct{ *os.File }
-
-func (f diskFile) Sync() error {
-	if err := retry(func() error { return unix.Fdatasync(int(f.Fd())) }); err != nil {
-		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
-	}
-
-	return nil
-}
-
 func (disk) Create(path string) (File, error) {
-	f, err := openAt(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_APPEND)
-	if err != nil {
-		return nil, err
-	}
-
-	return diskFile{f}, nil
+	return openAt(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_APPEND)
 }
 
-func (disk) Append(path string) (File, error) {
-	f, err := openAt(path, unix.O_WRONLY|unix.O_APPEND)
-	if err != nil {
-		return nil, err
-	}
-
-	return diskFile{f}, nil
-}
+func (disk) Append(path string) (File, error) { return openAt(path, unix.O_WRONLY|unix.O_APPEND) }
 
 func (disk) SyncDir(path string) error {
 	dir, err := openDir(path)
@@ -318,36 +295,22 @@ func retry(call func() error) error {
 	}
 }
 
-// dirError names a directory that can't be read, the cause, and what to do.
+// dirError names a directory that can't be read, as an fs.PathError, the cause, and what to do.
 func dirError(path string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) && pe.Path == path {
 		err = pe.Err
 	}
 
-	return &DirError{Path: path, Err: err}
-}
-
-// DirError is an unreadable directory.
-type DirError struct {
-	Path string
-	Err  error
-}
-
-// Error names the directory, the cause and what to do.
-func (e *DirError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "read directory %s: %v", e.Path, e.Err)
+	advice := ""
 	switch {
-	case errors.Is(e.Err, fs.ErrNotExist):
-		b.WriteString(" (check the path: laggard reads a profiling, job or rank directory)")
-	case errors.Is(e.Err, fs.ErrPermission):
-		b.WriteString(" (run laggard as the directory's owner, or give it read and execute permission there)")
-	case errors.Is(e.Err, unix.ENOTDIR):
-		b.WriteString(" (name the directory that holds the file, not the file)")
+	case errors.Is(err, fs.ErrNotExist):
+		advice = " (check the path: laggard reads a profiling, job or rank directory)"
+	case errors.Is(err, fs.ErrPermission):
+		advice = " (run laggard as the directory's owner, or give it read and execute permission there)"
+	case errors.Is(err, unix.ENOTDIR):
+		advice = " (name the directory that holds the file, not the file)"
 	}
 
-	return b.String()
+	return fmt.Errorf("%w%s", &fs.PathError{Op: "read directory", Path: path, Err: err}, advice)
 }
-
-func (e *DirError) Unwrap() error { return e.Err }

@@ -26,7 +26,7 @@ type RankDir struct {
 // be the profiling directory, one job's or one rank's directory; which it is,
 // Walk tells from what is in it. Symbolic links below root are not followed, names
 // with a dot in front and what is no rank number are skipped. A directory that
-// can't be read is part of the error (DirError, joined); the others are returned
+// can't be read is part of the error (an fs.PathError, joined); the others are returned
 // all the same.
 func Walk(root string) ([]RankDir, error) {
 	abs, err := resolve(root)

@@ -84,7 +84,7 @@ func TestWalk_Errors(t *testing.T) {
 		}
 	}
 
-	denied := &DirError{Path: "/p", Err: &fs.PathError{Op: "open", Path: "/p/q", Err: syscall.EACCES}}
+	denied := dirError("/p", &fs.PathError{Op: "open", Path: "/p/q", Err: syscall.EACCES})
 	if !strings.Contains(denied.Error(), "/p/q: permission denied (run laggard as") {
 		t.Errorf("text: %v", denied)
 	}

@@ -8,31 +8,25 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// order is where a row stands in the order of inserts of its table: by job, then
-// by partition.
-type order struct {
-	job string
-	day int64
-}
-
-func (a order) compare(b order) int {
-	return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.day, b.day))
+// compare is the order of inserts into a table: by job, then by partition.
+func (b *Batch) compare(o *Batch) int {
+	return cmp.Or(cmp.Compare(b.Job, o.Job), cmp.Compare(b.Day, o.Day))
 }
 
 // look is what is known of one stream in one table.
 type look struct {
 	done bool  // a round found nothing of its batches in the store: it is past what was there
-	last order // the furthest row so far
+	last Batch // the furthest so far: job and day
 	some bool  // last is set
 	// Of the round under way: rows were looked for, and some were there.
 	asked, had bool
 }
 
-// pass notes that rows at o come now, and reports whether the stream was past them.
-func (l *look) pass(o order) (back bool) {
-	back = l.some && o.compare(l.last) < 0
+// pass notes that the rows of b come now, and reports whether the stream was past them.
+func (l *look) pass(b *Batch) (back bool) {
+	back = l.some && b.compare(&l.last) < 0
 	if !back {
-		l.last, l.some = o, true
+		l.last, l.some = Batch{Job: b.Job, Day: b.Day}, true
 	}
 
 	return back
@@ -108,59 +102,50 @@ func leaves(n, limit int) bool {
 	return rest >= limit/8 || n > maxBlockRows
 }
 
-// alike returns the order of row i and how many rows, from it on, are of that order.
-func (b *Batch) alike(i int) (at order, n int) {
-	at = b.order(i)
-	for n = 1; i+n < b.Len() && b.order(i+n) == at; n++ {
-	}
-
-	return at, n
-}
-
-// order is that of row i. Ranks have one partition.
-func (b *Batch) order(i int) order {
+// partition returns the job and the day of row i. Ranks have one partition.
+func (b *Batch) partition(i int) (job string, day int64) {
 	o := b.Origin(i)
 	if b.Table == row.RanksTable {
-		return order{o.Job, 0}
+		return o.Job, 0
 	}
 
-	return order{o.Job, o.StartNs / clickhouse.DayNs} // as the tables' DDL computes it
+	return o.Job, o.StartNs / clickhouse.DayNs // as the tables' DDL computes it
 }
 
 // cutTable sorts the rows of one table by job and partition, stretch by stretch, and cuts each
 // partition at limit rows. rows is where those of the table lie, words are those of raw rows.
 func cutTable[T any](u *buffers, parts []part, limit int, table string, words []string, rows func(*row.Rows) *[]T) []*Batch {
-	type stretch struct { // rows of one stream that follow each other and go into one partition
-		at     order
-		rows   []T
-		stream *Stream
-		back   bool
-	}
-	var all []stretch
+	var all []*Batch // of rows of one stream that follow each other
 	total := 0
 	for _, p := range parts {
-		whole := &Batch{Table: table}
-		here := *rows(p.rows)
-		*rows(&whole.Rows) = here
-		whole.Raws.Words = words
-		for i, n := 0, 0; i < len(here); i += n {
-			var at order
-			at, n = whole.alike(i)
-			all = append(all, stretch{at, here[i : i+n : i+n], p.stream, p.stream.look(table).pass(at)})
-		}
+		left := *rows(p.rows)
+		for total += len(left); len(left) > 0; {
+			b := &Batch{Table: table, streams: []*Stream{p.stream}}
+			b.Raws.Words = words
+			*rows(&b.Rows) = left
+			b.Job, b.Day = b.partition(0)
+			n := 1
+			for ; n < len(left); n++ {
+				if job, day := b.partition(n); job != b.Job || day != b.Day {
+					break
+				}
+			}
 
-		total += len(here)
+			*rows(&b.Rows), left = left[:n:n], left[n:]
+			b.back = p.stream.look(table).pass(b)
+			all = append(all, b)
+		}
 	}
 
-	slices.SortStableFunc(all, func(a, b stretch) int { return a.at.compare(b.at) })
+	slices.SortStableFunc(all, (*Batch).compare)
 	var sorted []T
 	if len(all) == 1 { // inserted where they lie
-		sorted = all[0].rows
+		sorted = *rows(&all[0].Rows)
 	} else {
 		space := rows(&u.Rows)
 		sorted = slices.Grow((*space)[:0], total)
-		for _, s := range all {
-			sorted = append(sorted, s.rows...)
+		for _, b := range all {
+			sorted = append(sorted, *rows(&b.Rows)...)
 		}
 
 		*space = sorted
@@ -168,10 +153,11 @@ func cutTable[T any](u *buffers, parts []part, limit int, table string, words []
 
 	var batches []*Batch
 	for len(all) > 0 {
-		first, n := Batch{Table: table, Job: all[0].at.job, Day: all[0].at.day}, 0
-		for at := all[0].at; len(all) > 0 && all[0].at == at; all = all[1:] {
-			first.streams, first.back = append(first.streams, all[0].stream), first.back || all[0].back
-			n += len(all[0].rows)
+		first := *all[0]
+		n := first.Len()
+		for all = all[1:]; len(all) > 0 && all[0].compare(&first) == 0; all = all[1:] {
+			first.streams, first.back = append(first.streams, all[0].streams...), first.back || all[0].back
+			n += all[0].Len()
 		}
 
 		for n > 0 {
@@ -181,7 +167,6 @@ func cutTable[T any](u *buffers, parts []part, limit int, table string, words []
 			}
 
 			b := first
-			b.Raws.Words = words
 			*rows(&b.Rows) = sorted[:take:take]
 			sorted, n = sorted[take:], n-take
 			b.seal()

@@ -20,20 +20,18 @@ import (
 type deadLetters struct {
 	path string
 
-	mu       sync.Mutex // guards what follows, but refusedInARow is Run's goroutine's
-	file     *os.File   // nil until the first row
-	ids      map[letterKey]bool
+	mu       sync.Mutex         // guards what follows, but refusedInARow is Run's goroutine's
+	file     *os.File           // nil until the first row
+	ids      map[record.ID]bool // by letterID
 	unsynced bool
 	lines    int // kept by Refuse
 	// refusedInARow counts refusals since the last batch that was stored.
 	refusedInARow int
 }
 
-// letterKey names a row by its table and its hash (Batch.sum), or a line by linesTable and its id.
-type letterKey struct {
-	table string
-	id    record.ID
-}
+// letterID names a row by its table and its hash (Batch.sum), or a line by linesTable and its id. It is the
+// ID of a batch of that row alone.
+func letterID(table string, id uint64) record.ID { return record.ID(uint64(newHash(table)) + id) }
 
 // letter is a line of the file.
 type letter struct {
@@ -51,7 +49,7 @@ const maxLetter = 16 << 20
 // openDeadLetters reads which rows are in the file, so that none is kept twice. The file is opened for
 // writing by the first one that is.
 func openDeadLetters(path string) (*deadLetters, error) {
-	d := &deadLetters{path: path, ids: map[letterKey]bool{}}
+	d := &deadLetters{path: path, ids: map[record.ID]bool{}}
 	if path == "" {
 		return d, nil
 	}
@@ -71,7 +69,7 @@ func openDeadLetters(path string) (*deadLetters, error) {
 	for lines.Scan() {
 		var l letter
 		if json.Unmarshal(lines.Bytes(), &l) == nil { // a torn line is of no use and does no harm
-			d.ids[letterKey{l.Table, l.ID}] = true
+			d.ids[letterID(l.Table, uint64(l.ID))] = true
 		}
 	}
 
@@ -86,7 +84,7 @@ func openDeadLetters(path string) (*deadLetters, error) {
 func (d *deadLetters) has(table string, sum uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ids[letterKey{table, record.ID(sum)}]
+	return d.ids[letterID(table, sum)]
 }
 
 // linesTable stands for the table in a letter of Refuse.
@@ -111,7 +109,7 @@ func (s *Shipper) Refuse(id record.ID, line []byte, reason string) {
 func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := letterKey{linesTable, id}
+	key := letterID(linesTable, uint64(id))
 	if d.path == "" || d.ids[key] || d.lines >= maxLines {
 		return nil
 	}
@@ -148,14 +146,15 @@ func (d *deadLetters) keep(b *Batch, cause *Error) error {
 	defer d.mu.Unlock()
 	var out []byte
 	for i := range b.Len() {
-		key := letterKey{b.Table, record.ID(b.sum(i))}
+		sum := b.sum(i)
+		key := letterID(b.Table, sum)
 		if d.ids[key] {
 			continue
 		}
 
 		d.ids[key] = true
 		l := letter{
-			ID: key.id, Table: b.Table, Batch: b.ID,
+			ID: record.ID(sum), Table: b.Table, Batch: b.ID,
 			Reason: cause.Err.Error(), AtNs: now().UnixNano(), Row: b.rowJSON(i),
 		}
 		out = l.appendTo(out)

@@ -6,31 +6,12 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// pool holds bundles of rows between their uses. It keeps a pass within the memory that its user
-// allows: of 2.7 million ranges, all stored, a pass takes 313 MB of the 352 MiB that it may, and
-// 366 MB with a sync.Pool, which forgets bundles at a collection, and bundles that grow from
-// nothing. The zero value is empty.
+// pool holds bundles of rows between their uses, so that a pass keeps within the memory that its user
+// allows: a sync.Pool forgets bundles at a collection. The zero value is empty.
 type pool struct {
 	mu   sync.Mutex
 	free []*row.Rows // guarded by mu
 	held int64       // guarded by mu: bytes of their capacity
-	// expected is guarded by mu: how many raw rows a new bundle has room for.
-	expected int
-}
-
-// WholeRows is how many raw rows in one Put are a batch by themselves, two such
-// within the memory: a reader who has many hands over so many at once.
-func WholeRows(o Options) int {
-	o = o.withDefaults()
-	return int(min(int64(o.BatchRows), o.Memory*15/32/rawBytes))
-}
-
-// Expect tells how many raw rows a bundle will hold: one that grows into that leaves its smaller
-// arrays behind as garbage.
-func (s *Shipper) Expect(rows int) {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	s.pool.expected = rows
 }
 
 // maxFree bounds the bundles that are kept: two large ones wait while a third is
@@ -43,7 +24,7 @@ func (s *Shipper) Rows() *row.Rows {
 	defer s.pool.mu.Unlock()
 	n := len(s.pool.free)
 	if n == 0 {
-		return &row.Rows{Raws: row.Raws{Rows: make([]row.Raw, 0, s.pool.expected)}}
+		return &row.Rows{}
 	}
 
 	r := s.pool.free[n-1]

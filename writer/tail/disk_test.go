@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // TestDisk has a case for each way a disk can surprise a reader. R17.
@@ -39,7 +40,7 @@ func TestDisk(t *testing.T) {
 			d.add("100", "b\n")
 			d.look()
 			d.want("100 0 a", fmt.Sprintf("100 %d b", 2+len(long)))
-			d.wantLost(Loss{Segment: "100", Reason: tooLong, Bytes: int64(len(long)), Lines: 1})
+			d.wantLost(row.Ledger{Name: "100", Reason: tooLong, Bytes: uint64(len(long)), Records: 1})
 			if len(d.ids) != 1 {
 				d.t.Fatalf("%d generations", len(d.ids))
 			}
@@ -76,7 +77,7 @@ func TestDisk(t *testing.T) {
 			d.write("101", "e\n")
 			d.look()
 			d.want("100 0 a", "101 0 e")
-			d.wantLost(Loss{Segment: "100", Reason: record.TornLine, Bytes: 3, Lines: 1})
+			d.wantLost(row.Ledger{Name: "100", Reason: record.TornLine, Bytes: 3, Records: 1})
 		},
 		"truncated_to_nothing_and_grown": func(d *disk) {
 			d.write("100", "a\nb\n")
@@ -86,7 +87,7 @@ func TestDisk(t *testing.T) {
 			d.add("100", "c\n")
 			d.look()
 			d.want("100 0 a", "100 2 b", "100 0 c")
-			d.wantLost(Loss{Segment: "100", Reason: record.Truncated})
+			d.wantLost(row.Ledger{Name: "100", Reason: record.Truncated})
 			if d.ids[0] == d.ids[1] {
 				d.t.Fatal("two generations have one id")
 			}
@@ -109,7 +110,7 @@ func TestDisk(t *testing.T) {
 			d.add("100", "x\n")
 			d.look()
 			d.want("100 0 a", "100 0 x")
-			d.wantLost(Loss{Segment: "100", Reason: record.Truncated, Bytes: 5})
+			d.wantLost(row.Ledger{Name: "100", Reason: record.Truncated, Bytes: 5})
 		},
 		"own_segment_shortened_by_a_power_loss_goes_on_at_its_end": func(d *disk) {
 			first := meta(idA) + "\n"
@@ -171,7 +172,7 @@ func TestDisk(t *testing.T) {
 			d.write("102", "c\n")
 			d.look()
 			d.want("102 0 c")
-			d.wantLost(Loss{Segment: "100", Reason: record.Aged, Bytes: 2}, Loss{Segment: "101", Reason: record.Aged, Bytes: 3})
+			d.wantLost(row.Ledger{Name: "100", Reason: record.Aged, Bytes: 2}, row.Ledger{Name: "101", Reason: record.Aged, Bytes: 3})
 		},
 		"directory_removed_is_counted": func(d *disk) {
 			d.write("100", "a\nbc")
@@ -191,7 +192,7 @@ func TestDisk(t *testing.T) {
 			d.look()
 			d.look()
 			d.want("100 0 a", "101 0 b")
-			d.wantLost(Loss{Segment: "100", Reason: late, Bytes: 5})
+			d.wantLost(row.Ledger{Name: "100", Reason: late, Bytes: 5})
 		},
 		"older_name_that_comes_late_is_counted": func(d *disk) {
 			d.write("100", "a\n")
@@ -201,7 +202,7 @@ func TestDisk(t *testing.T) {
 			d.add("100", "c\n")
 			d.look()
 			d.want("100 0 a", "100 2 c")
-			d.wantLost(Loss{Segment: "99", Reason: late, Bytes: 2})
+			d.wantLost(row.Ledger{Name: "99", Reason: late, Bytes: 2})
 		},
 		"identical_first_lines_are_different_segments": func(d *disk) {
 			d.write("100", "same\na\n")
@@ -257,7 +258,7 @@ func TestDisk(t *testing.T) {
 				d.t.Fatalf("lines %.80q", d.got)
 			}
 
-			d.wantLost(Loss{Segment: "100", Reason: tooLong, Bytes: 3<<20 + 1, Lines: 1})
+			d.wantLost(row.Ledger{Name: "100", Reason: tooLong, Bytes: 3<<20 + 1, Records: 1})
 		},
 		"smaller_than_64_bytes": func(d *disk) { // too little for a checksum of the head
 			d.write("100", "a\n")
@@ -281,7 +282,7 @@ func TestDisk(t *testing.T) {
 			d.must(f.Close())
 			d.look()
 			d.want("100 0 a", fmt.Sprintf("100 %d b", hole+1))
-			d.wantLost(Loss{Segment: "100", Reason: tooLong, Bytes: hole - 1, Lines: 1})
+			d.wantLost(row.Ledger{Name: "100", Reason: tooLong, Bytes: hole - 1, Records: 1})
 		},
 		"truncated_and_regrown_to_the_same_size": func(d *disk) {
 			d.write("100", "aa\nbb\ncc\n")

@@ -54,7 +54,7 @@ func (s *Stream) merge(infos []segment.Info) {
 		if s.began && i <= s.current {
 			// It appeared before what was already read: to read it now would change the
 			// order, and the order is what makes rows be stored once.
-			s.lose(&f, Loss{Reason: late, Bytes: info.Size})
+			s.lose(&f, late, info.Size, 0)
 			f.done, f.past = true, true
 			f.offset = info.Size
 			s.current++
@@ -72,7 +72,7 @@ func (s *Stream) merge(infos []segment.Info) {
 func (s *Stream) update(f *file, info segment.Info) {
 	same := f.device == info.Device && f.inode == info.Inode
 	if same && f.done && !f.past && !f.compressed && info.Size > f.seen {
-		s.lose(f, Loss{Reason: late, Bytes: info.Size - f.seen})
+		s.lose(f, late, info.Size-f.seen, 0)
 	}
 
 	f.path, f.size, f.compressed = filepath.Join(s.Dir.Path, info.Name), info.Size, info.Compressed

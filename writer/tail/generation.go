@@ -55,7 +55,7 @@ func (s *Stream) ready(f *file, v Visitor) (bool, error) {
 // damaged gives up a compressed segment that can't be read on: it will not get
 // better, and what follows must not wait for it.
 func (s *Stream) damaged(f *file) {
-	s.lose(f, Loss{Reason: record.Corrupt, Bytes: f.size})
+	s.lose(f, record.Corrupt, f.size, 0)
 	f.atEnd, f.done = true, true
 }
 
@@ -181,7 +181,7 @@ func (s *Stream) copied(f *file) bool {
 // toEnd places the reader after the last complete line.
 func (s *Stream) toEnd(f *file, r *segment.Reader) error {
 	if lost := f.seen - f.offset; lost > 0 {
-		s.lose(f, Loss{Reason: record.Truncated, Bytes: lost})
+		s.lose(f, record.Truncated, lost, 0)
 	}
 
 	if err := r.SeekTo(0); err != nil {
@@ -208,7 +208,7 @@ func (s *Stream) toEnd(f *file, r *segment.Reader) error {
 // seen of the old one and not read is lost.
 func (s *Stream) regenerate(f *file) {
 	lost := max(f.seen-f.offset, 0)
-	s.lose(f, Loss{Reason: record.Truncated, Bytes: lost})
+	s.lose(f, record.Truncated, lost, 0)
 	f.gen++
 	f.offset, f.lastAt, f.seen = 0, -1, f.size
 	f.known, f.begun, f.atEnd, f.id = false, false, false, 0

@@ -1,17 +1,13 @@
 package tail
 
-import "github.com/laggard-dev/laggard/schemas/record"
+import (
+	"time"
 
-// Loss is something that will never be yielded.
-type Loss struct {
-	Segment string // name
-	ID      record.ID
-	Reason  string // record.Truncated, record.Aged, record.TornLine, tooLong, late, foreignOwner
-	Bytes   int64  // as far as known
-	Lines   int64  // 0 = not known
-}
+	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
+)
 
-// Reasons of a Loss that are not in package record.
+// Reasons of a loss that are not in package record.
 const (
 	// tooLong is a line longer than segment.MaxLine.
 	tooLong = "too-long"
@@ -20,11 +16,19 @@ const (
 	late = "late"
 )
 
-// lose counts a loss of a file.
-func (s *Stream) lose(f *file, l Loss) {
-	l.Segment, l.ID = f.name, f.id
-	s.losses = append(s.losses, l)
-	s.tree.o.Logger.Warn("lines lost", "dir", s.Dir.Path, "segment", f.name, "reason", l.Reason, "bytes", l.Bytes, "lines", l.Lines)
+// lose notes what of a file will never be yielded: bytes as far as they are known, and lines, 0 where they
+// are not.
+func (s *Stream) lose(f *file, reason string, bytes, lines int64) {
+	state := "dropped"
+	if reason == record.Aged {
+		state = "aged"
+	}
+
+	s.losses = append(s.losses, row.Ledger{
+		Job: s.Dir.Job, Rank: uint32(s.Dir.Rank), Segment: f.id, Name: f.name, State: state, Reason: reason,
+		Records: uint64(max(lines, 0)), Bytes: uint64(max(bytes, 0)), AtNs: f.number * int64(time.Second),
+	})
+	s.tree.o.Logger.Warn("lines lost", "dir", s.Dir.Path, "segment", f.name, "reason", reason, "bytes", bytes, "lines", lines)
 }
 
 // loseRest counts what was seen of a file and not read.
@@ -35,12 +39,12 @@ func (s *Stream) loseRest(f *file, reason string) {
 	}
 
 	if rest > 0 {
-		s.lose(f, Loss{Reason: reason, Bytes: rest})
+		s.lose(f, reason, rest, 0)
 	}
 }
 
-// Losses returns what was lost since the last call.
-func (s *Stream) Losses() []Loss {
+// Losses returns what was lost since the last call, as entries of the account.
+func (s *Stream) Losses() []row.Ledger {
 	l := s.losses
 	s.losses = nil
 	return l
@@ -55,7 +59,7 @@ func (s *Stream) countSkipped(f *file) {
 
 	lines, bytes := s.reader.Skipped()
 	if lines > s.skippedLines {
-		s.lose(f, Loss{Reason: tooLong, Bytes: bytes - s.skippedBytes, Lines: lines - s.skippedLines})
+		s.lose(f, tooLong, bytes-s.skippedBytes, lines-s.skippedLines)
 		s.skippedLines, s.skippedBytes = lines, bytes
 	}
 }

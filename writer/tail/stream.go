@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
@@ -20,7 +21,7 @@ type Stream struct {
 	current int    // index in files of the one being read, -1 before the first
 	began   bool   // a first listing was made
 	reader  *segment.Reader
-	losses  []Loss
+	losses  []row.Ledger
 	refused map[int64]bool // files of others that are not read, by number
 	gate    gate
 	waits   bool                // for its turn to inflate
@@ -210,7 +211,7 @@ func (s *Stream) finish(f *file, v Visitor) {
 				v.Torn(torn)
 			}
 
-			s.lose(f, Loss{Reason: record.TornLine, Bytes: torn, Lines: 1})
+			s.lose(f, record.TornLine, torn, 1)
 		}
 
 		s.close()
@@ -227,8 +228,8 @@ func (s *Stream) finish(f *file, v Visitor) {
 func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 	count := uint64(0)
 	defer func() {
-		s.tree.lines.Add(count)
-		s.tree.bytes.Add(uint64(n))
+		s.tree.lines += count
+		s.tree.bytes += uint64(n)
 		s.countSkipped(f)
 	}()
 	for n < budget {

@@ -23,7 +23,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/writer/segment"
@@ -54,15 +53,14 @@ type Visitor interface {
 	Torn(bytes int64)
 }
 
-// Tree follows the rank directories under a root. It is used by one goroutine;
-// Counts may be called from any.
+// Tree follows the rank directories under a root. It is used by one goroutine.
 type Tree struct {
 	root    string
 	o       Options
 	streams map[string]*Stream // by path
 	open    []*Stream          // those with an open reader, least recently used first
 
-	lines, bytes atomic.Uint64 // read so far
+	lines, bytes uint64 // read so far
 }
 
 // New returns a tree; Scan looks what is there.
@@ -115,7 +113,7 @@ func (t *Tree) Close() {
 }
 
 // Counts returns how many lines and bytes were read since the tree was made.
-func (t *Tree) Counts() (lines, bytes uint64) { return t.lines.Load(), t.bytes.Load() }
+func (t *Tree) Counts() (lines, bytes uint64) { return t.lines, t.bytes }
 
 // acquire makes s the most recently used of the open streams, and closes another
 // one's file when there are too many.

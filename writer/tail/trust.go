@@ -7,7 +7,7 @@ import (
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 
-// foreignOwner is the reason of a Loss: a file of somebody who is not trusted, which is not
+// foreignOwner is the reason of a loss: a file of somebody who is not trusted, which is not
 // read.
 const foreignOwner = "foreign-owner"
 
@@ -41,5 +41,5 @@ func (s *Stream) refuse(i segment.Info) {
 
 	s.refused[i.Number] = true
 	s.tree.o.Logger.Warn("file of another user is not read", "dir", s.Dir.Path, "segment", i.Name, "uid", i.UID, "advice", fmt.Sprintf("--trust-uid %d", i.UID))
-	s.lose(&file{name: segment.Plain(i.Name)}, Loss{Reason: foreignOwner, Bytes: i.Size})
+	s.lose(&file{name: segment.Plain(i.Name), number: i.Number}, foreignOwner, i.Size, 0)
 }

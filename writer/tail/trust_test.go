@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // TestTrust: no file of a foreign user is read unless told, and it is counted once;
@@ -36,7 +38,7 @@ func TestTrust(t *testing.T) {
 			if len(c.want) == 3 {
 				d.wantLost()
 			} else {
-				d.wantLost(Loss{Segment: "101", Reason: foreignOwner, Bytes: 8})
+				d.wantLost(row.Ledger{Name: "101", Reason: foreignOwner, Bytes: 8})
 			}
 		})
 	}

@@ -28,19 +28,20 @@ import (
 // prefix begins the directory names that are no job's name.
 const prefix = "default_task_id_"
 
-// Job is one job that was put together.
+// Job is one job directory without a job's name, and then all that were joined to it.
 type Job struct {
-	Name string   // of its earliest directory
-	Dirs []string // job directories, the earliest first
-	// Ranks is the number of ranks.
-	Ranks int
-	// By says what joined it: "communicators", "time and ranks", or both.
-	By string
+	Dirs []string // the earliest first: its name is the job's
+
+	number      int64 // in the first's name
+	ranks       map[int]extent
+	all         extent
+	communicate map[string]bool // communicators that it names
+	why         []string        // what joined its directories
 }
 
 // Result is what Directories found.
 type Result struct {
-	Jobs []Job // that have more than one directory
+	Jobs []*Job // that have more than one directory
 	// Doubtful are directories of which it is not certain whose they are.
 	Doubtful []string
 }
@@ -54,12 +55,11 @@ func Directories(ranks []segment.RankDir) Result {
 		return Result{}
 	}
 
-	sums, doubtful := byTime(byCommunicator(pieces))
-	r := result(sums, doubtful)
+	r := result(byTime(byCommunicator(pieces)))
 	name := map[string]string{}
 	for _, j := range r.Jobs {
 		for _, dir := range j.Dirs {
-			name[dir] = j.Name
+			name[dir] = j.Dirs[0]
 		}
 	}
 
@@ -75,7 +75,7 @@ func Directories(ranks []segment.RankDir) Result {
 // Dirs returns the directories of a job, by its name.
 func (r Result) Dirs(job string) []string {
 	for _, j := range r.Jobs {
-		if j.Name == job {
+		if j.Dirs[0] == job {
 			return j.Dirs
 		}
 	}
@@ -87,8 +87,8 @@ func (r Result) Dirs(job string) []string {
 func (r Result) Notes(job string) []string {
 	var notes []string
 	for _, j := range r.Jobs {
-		if job == "" || j.Name == job {
-			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), prefix, j.Ranks, j.By, j.Name))
+		if job == "" || j.Dirs[0] == job {
+			notes = append(notes, fmt.Sprintf("%d directories %s… are one job of %d ranks, by %s: put together as %s", len(j.Dirs), prefix, len(j.ranks), strings.Join(j.why, ", then "), j.Dirs[0]))
 		}
 	}
 
@@ -99,16 +99,6 @@ func (r Result) Notes(job string) []string {
 	return notes
 }
 
-// piece is one job directory without a job's name, and later all that were joined to it.
-type piece struct {
-	dirs        []string // one, or of all that were joined, the earliest first
-	number      int64    // in the first's name
-	ranks       map[int]extent
-	all         extent
-	communicate map[string]bool // communicators that it names
-	why         []string        // what joined its directories
-}
-
 // extent is a stretch of time, ns since the Unix epoch.
 type extent struct{ from, to int64 }
 
@@ -117,9 +107,9 @@ func (e extent) overlaps(o extent) bool { return e.from <= o.to && o.from <= e.t
 func (e extent) join(o extent) extent { return extent{min(e.from, o.from), max(e.to, o.to)} }
 
 // look reads what the directories say of themselves.
-func look(ranks []segment.RankDir) []*piece {
-	byDir := map[string]*piece{}
-	var pieces []*piece
+func look(ranks []segment.RankDir) []*Job {
+	byDir := map[string]*Job{}
+	var pieces []*Job
 	for _, r := range ranks {
 		digits, ok := strings.CutPrefix(r.Job, prefix)
 		number, err := strconv.ParseInt(digits, 10, 64)
@@ -134,7 +124,7 @@ func look(ranks []segment.RankDir) []*piece {
 
 		p := byDir[r.Job]
 		if p == nil {
-			p = &piece{dirs: []string{r.Job}, number: number, ranks: map[int]extent{}, all: when, communicate: names}
+			p = &Job{Dirs: []string{r.Job}, number: number, ranks: map[int]extent{}, all: when, communicate: names}
 			byDir[r.Job] = p
 			pieces = append(pieces, p)
 		}
@@ -143,15 +133,15 @@ func look(ranks []segment.RankDir) []*piece {
 		maps.Copy(p.communicate, names)
 	}
 
-	slices.SortFunc(pieces, func(a, b *piece) int {
-		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.dirs[0], b.dirs[0]))
+	slices.SortFunc(pieces, func(a, b *Job) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.Dirs[0], b.Dirs[0]))
 	})
 	return pieces
 }
 
 // exclude reports whether two of the pieces hold a rank at the same time: they
 // can't be of one job.
-func exclude(pieces []*piece) bool {
+func exclude(pieces []*Job) bool {
 	type stay struct {
 		rank int
 		when extent
@@ -175,7 +165,7 @@ func exclude(pieces []*piece) bool {
 
 // restarts reports whether all ranks of p were in o before: its processes took
 // the places of such as had ended.
-func (p *piece) restarts(o *piece) bool {
+func (p *Job) restarts(o *Job) bool {
 	for rank, when := range p.ranks {
 		if before, ok := o.ranks[rank]; !ok || before.to >= when.from {
 			return false
@@ -186,8 +176,8 @@ func (p *piece) restarts(o *piece) bool {
 }
 
 // absorb makes o a part of p, which is the earlier one.
-func (p *piece) absorb(o *piece) {
-	p.dirs = append(p.dirs, o.dirs...)
+func (p *Job) absorb(o *Job) {
+	p.Dirs = append(p.Dirs, o.Dirs...)
 	for rank, when := range o.ranks {
 		if before, ok := p.ranks[rank]; ok {
 			when = when.join(before)
@@ -204,7 +194,7 @@ func (p *piece) absorb(o *piece) {
 }
 
 // because notes what joined a piece.
-func (p *piece) because(reason string) {
+func (p *Job) because(reason string) {
 	if !slices.Contains(p.why, reason) {
 		p.why = append(p.why, reason)
 	}
@@ -218,15 +208,15 @@ const (
 // byCommunicator joins what shares one. HCCL's names hold an address, a port and a
 // time: no two jobs have the same. A name that pieces have which exclude each
 // other is none of these and says nothing.
-func byCommunicator(pieces []*piece) []*piece {
-	holders := map[string][]*piece{}
+func byCommunicator(pieces []*Job) []*Job {
+	holders := map[string][]*Job{}
 	for _, p := range pieces {
 		for name := range p.communicate {
 			holders[name] = append(holders[name], p)
 		}
 	}
 
-	edges := map[*piece][]*piece{}
+	edges := map[*Job][]*Job{}
 	for name, list := range holders {
 		if exclude(list) {
 			for _, p := range list {
@@ -249,23 +239,23 @@ func byCommunicator(pieces []*piece) []*piece {
 // byTime joins what can only belong together: what overlaps in time and has other
 // ranks, where none of the candidates exclude each other. It also returns the
 // directories that are left in doubt.
-func byTime(pieces []*piece) (sums []*piece, doubtful []string) {
-	candidates := map[*piece][]*piece{}
+func byTime(pieces []*Job) (sums []*Job, doubtful []string) {
+	candidates := map[*Job][]*Job{}
 	for i, p := range pieces {
 		for _, o := range pieces[i+1:] {
-			if p.all.overlaps(o.all) && !exclude([]*piece{p, o}) && !strangers(p, o) {
+			if p.all.overlaps(o.all) && !exclude([]*Job{p, o}) && !strangers(p, o) {
 				candidates[p] = append(candidates[p], o)
 				candidates[o] = append(candidates[o], p)
 			}
 		}
 	}
 
-	agrees := map[*piece]bool{}
+	agrees := map[*Job]bool{}
 	for _, p := range pieces {
 		agrees[p] = !exclude(candidates[p])
 	}
 
-	certain := map[*piece][]*piece{}
+	certain := map[*Job][]*Job{}
 	for _, p := range pieces {
 		for _, o := range candidates[p] {
 			if agrees[p] && agrees[o] {
@@ -274,7 +264,7 @@ func byTime(pieces []*piece) (sums []*piece, doubtful []string) {
 		}
 
 		if len(candidates[p]) > 0 && len(certain[p]) == 0 {
-			doubtful = append(doubtful, p.dirs...)
+			doubtful = append(doubtful, p.Dirs...)
 		}
 	}
 
@@ -285,21 +275,21 @@ func byTime(pieces []*piece) (sums []*piece, doubtful []string) {
 // strangers are two that both name communicators and share none. Where one came
 // later in the place of the other's processes that says nothing: new processes
 // make new communicators.
-func strangers(p, o *piece) bool {
+func strangers(p, o *Job) bool {
 	return len(p.communicate) > 0 && len(o.communicate) > 0 && !p.restarts(o) && !o.restarts(p)
 }
 
 // unite joins the pieces that edges connect, unless some of them exclude each
 // other; these are left as they are, and returned.
-func unite(pieces []*piece, edges map[*piece][]*piece, by string) (sums []*piece, left []string) {
-	seen := map[*piece]bool{}
+func unite(pieces []*Job, edges map[*Job][]*Job, by string) (sums []*Job, left []string) {
+	seen := map[*Job]bool{}
 	for _, p := range pieces { // the earliest first
 		if seen[p] {
 			continue
 		}
 
-		var all []*piece
-		for queue := []*piece{p}; len(queue) > 0; {
+		var all []*Job
+		for queue := []*Job{p}; len(queue) > 0; {
 			next := queue[0]
 			queue = queue[1:]
 			if !seen[next] {
@@ -311,7 +301,7 @@ func unite(pieces []*piece, edges map[*piece][]*piece, by string) (sums []*piece
 
 		if exclude(all) {
 			for _, o := range all {
-				sums, left = append(sums, o), append(left, o.dirs...)
+				sums, left = append(sums, o), append(left, o.Dirs...)
 			}
 
 			continue
@@ -332,12 +322,13 @@ func unite(pieces []*piece, edges map[*piece][]*piece, by string) (sums []*piece
 }
 
 // result makes jobs of what was joined.
-func result(sums []*piece, doubtful []string) Result {
+func result(sums []*Job, doubtful []string) Result {
 	r := Result{Doubtful: doubtful}
 	for _, p := range sums {
-		if len(p.dirs) > 1 {
-			slices.SortFunc(p.dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-			r.Jobs = append(r.Jobs, Job{Name: p.dirs[0], Dirs: p.dirs, Ranks: len(p.ranks), By: strings.Join(p.why, ", then ")})
+		if len(p.Dirs) > 1 {
+			slices.SortFunc(p.Dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+			p.communicate = nil // it may be large, and has told what it can
+			r.Jobs = append(r.Jobs, p)
 		}
 	}
 

@@ -77,7 +77,7 @@ func together(r Result) []string {
 			dirs = append(dirs, strings.TrimPrefix(d, prefix+"17530000"))
 		}
 
-		out = append(out, strings.Join(dirs, "+")+" by "+j.By)
+		out = append(out, strings.Join(dirs, "+")+" by "+strings.Join(j.why, ", then "))
 	}
 
 	return out
