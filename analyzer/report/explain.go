@@ -48,7 +48,7 @@ func Explain(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 
 	arrivalsTable(p, v.Arrivals)
 	p.printf("\n%s\n", p.in(bold, "How sure is this"))
-	for _, s := range limits(v, p.Picture) {
+	for _, s := range limits(v, pictureOf(p.Frame)) {
 		p.wrapped("  ", s)
 	}
 
@@ -148,7 +148,7 @@ func costOfFinding(f verdict.Finding) string {
 }
 
 // limits are the sentences on what the verdict rests on, and what was not seen.
-func limits(v *verdict.Verdict, pic *Picture) []string {
+func limits(v *verdict.Verdict, p *picture) []string {
 	if mixed(v) {
 		return []string{"Nothing of it was used."}
 	}
@@ -170,9 +170,5 @@ func limits(v *verdict.Verdict, pic *Picture) []string {
 		list = append(list, s)
 	}
 
-	if pic != nil {
-		list = append(list, pic.Unmeasured...)
-	}
-
-	return list
+	return append(list, p.unmeasured()...)
 }

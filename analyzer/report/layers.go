@@ -3,6 +3,7 @@ package report
 import (
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -65,10 +66,10 @@ const maxLayers = 3
 
 // chosen returns the metrics that layers are made of: what the verdict rests on
 // first, then what tells most of the rest.
-func (p *Picture) chosen(v *verdict.Verdict) []string {
+func (p *picture) chosen(v *verdict.Verdict) []string {
 	var list []string
 	add := func(metric string) {
-		if len(list) < maxLayers && p.Metrics[metric] != nil && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
+		if _, ok := p.metric(metric); ok && len(list) < maxLayers && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
 			list = append(list, metric)
 		}
 	}
@@ -92,7 +93,7 @@ func (p *Picture) chosen(v *verdict.Verdict) []string {
 }
 
 // layers returns the matrices of a page, the most telling first.
-func (p *Picture) layers(v *verdict.Verdict) []layer {
+func (p *picture) layers(v *verdict.Verdict) []layer {
 	list := []layer{}
 	if p.empty() {
 		return list
@@ -100,24 +101,25 @@ func (p *Picture) layers(v *verdict.Verdict) []layer {
 
 	for _, metric := range p.chosen(v) {
 		m := measureOf(metric)
-		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(p.Metrics[metric])})
+		of, _ := p.metric(metric)
+		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(of, p.drawn...)})
 	}
 
-	if part, whole := p.Metrics[wait], p.Metrics[stepMetric]; part != nil && whole != nil {
-		list = append(list, layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
+	if p.Has(frame.Exposed) && p.Has(frame.Step) {
+		list = append(list, layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.waits()})
 	}
 
 	return list
 }
 
-// shares are the values of one metric as shares of another, NaN where either was not measured.
-func (p *Picture) shares(part, whole [][]float32) [][]float32 {
+// waits are the shares of the steps that were exposed communication, NaN where either was not measured.
+func (p *picture) waits() [][]float32 {
 	out := make([][]float32, len(p.Ranks))
-	for i := range out {
-		out[i] = slices.Repeat([]float32{nan}, len(p.Steps))
-		for s := range out[i] {
-			if x, of := p.cell(part, i, s), p.cell(whole, i, s); x >= 0 && of > 0 {
-				out[i][s] = x / of
+	for row := range out {
+		out[row] = slices.Repeat([]float32{frame.NaN}, len(p.Columns))
+		for s := range p.Columns {
+			if x, of := p.At(frame.Exposed, row, s), p.At(frame.Step, row, s); x >= 0 && of > 0 {
+				out[row][s] = x / of
 			}
 		}
 	}

@@ -9,15 +9,16 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // TableOptions say how a table looks. The zero value is plain text, 100 columns wide.
 type TableOptions struct {
-	Color   bool     // ANSI colours
-	Width   int      // columns; 0 means 100
-	Picture *Picture // for sparklines; nil leaves them out
-	Made    string   // a sentence, as Made has it; "" leaves it out
+	Color bool         // ANSI colours
+	Width int          // columns; 0 means 100
+	Frame *frame.Frame // for sparklines; nil leaves them out
+	Made  string       // a sentence, as Made has it; "" leaves it out
 }
 
 // defaultWidth is used where the output is no terminal.
@@ -235,26 +236,24 @@ func evidenceLines(p *printer, n verdict.Node) {
 
 // sparkLines draws the first ranks of a node over the steps, against peers.
 func sparkLines(p *printer, n verdict.Node) {
-	picture := p.Picture
-	if picture == nil || picture.empty() {
-		return
-	}
-
+	picture := pictureOf(p.Frame)
 	metrics := picture.chosen(&verdict.Verdict{Nodes: []verdict.Node{n}})
 	if len(metrics) == 0 {
 		return
 	}
 
 	const most = 2
-	for _, r := range n.Ranks[:min(most, len(n.Ranks))] {
-		i := picture.rowOf(r)
+	for _, number := range n.Ranks[:min(most, len(n.Ranks))] {
+		i := picture.rowOf(number)
 		if i < 0 {
 			continue
 		}
 
-		line, low, high := spark(picture.relativeRow(picture.Metrics[metrics[0]], i), max(8, min(60, p.Width-40)))
+		m, _ := picture.metric(metrics[0])
+		r := picture.drawn[i]
+		line, low, high := spark(picture.relative(m, r)[r.row], max(8, min(60, p.Width-40)))
 		if line != "" {
-			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
+			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", number), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
 		}
 	}
 }
