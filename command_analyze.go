@@ -194,14 +194,14 @@ func (a *analysis) drawn() *frame.Frame {
 
 // table writes the verdict for a terminal, or for a file that it was sent to.
 func (a *analysis) table(w io.Writer, v *verdict.Verdict) error {
-	return report.Table(w, v, a.terminal(w))
+	return a.printer(w).Table(v)
 }
 
-// terminal returns what the output can show, with the frame for sparklines.
-func (a *analysis) terminal(w io.Writer) report.TableOptions {
-	o := report.TerminalOptions(w)
-	o.Frame, o.Made = a.drawn(), made()
-	return o
+// printer writes in words what the output can show, with the frame for sparklines.
+func (a *analysis) printer(w io.Writer) *report.Printer {
+	p := report.NewPrinter(w)
+	p.Frame, p.Made = a.drawn(), made()
+	return p
 }
 
 // made is the stamp of what is written now.

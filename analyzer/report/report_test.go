@@ -182,7 +182,7 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 	}
 	for name, v := range cases() {
 		var b bytes.Buffer
-		if err := Table(&b, v, TableOptions{Width: 160}); err != nil {
+		if err := (&Printer{W: &b, Width: 160}).Table(v); err != nil {
 			t.Fatal(err)
 		}
 
@@ -201,7 +201,7 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 func TestTable_WithSparklinesAndColours(t *testing.T) {
 	s := samples["8"]
 	var b bytes.Buffer
-	if err := Table(&b, s.verdict(), TableOptions{Color: true, Frame: s.frame()}); err != nil {
+	if err := (&Printer{W: &b, Color: true, Frame: s.frame()}).Table(s.verdict()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -218,8 +218,8 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 	v.Findings = []verdict.Finding{{Kind: evil, Detail: evil}}
 	v.Events = []verdict.Event{{Node: evil, Cause: evil}}
 	for name, write := range map[string]func(*bytes.Buffer) error{
-		"table":   func(b *bytes.Buffer) error { return Table(b, v, TableOptions{}) },
-		"explain": func(b *bytes.Buffer) error { return Explain(b, v, TableOptions{}) },
+		"table":   func(b *bytes.Buffer) error { return (&Printer{W: b}).Table(v) },
+		"explain": func(b *bytes.Buffer) error { return (&Printer{W: b}).Explain(v) },
 	} {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {
@@ -235,7 +235,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 func TestExplain_GivesTheNumbers(t *testing.T) {
 	s := samples["8"]
 	var b bytes.Buffer
-	if err := Explain(&b, s.verdict(), TableOptions{Width: 1000, Frame: s.frame()}); err != nil {
+	if err := (&Printer{W: &b, Width: 1000, Frame: s.frame()}).Explain(s.verdict()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -275,11 +275,11 @@ func TestExplain_OtherCauses(t *testing.T) {
 		"no cost":   {unknown, []string{"Part of the job was not measured."}, []string{"loses no time"}},
 	} {
 		var b bytes.Buffer
-		if err := Explain(&b, c.verdict, TableOptions{Width: 1000}); err != nil {
+		if err := (&Printer{W: &b, Width: 1000}).Explain(c.verdict); err != nil {
 			t.Fatal(err)
 		}
 
-		if err := Table(&b, c.verdict, TableOptions{Width: 1000}); err != nil {
+		if err := (&Printer{W: &b, Width: 1000}).Table(c.verdict); err != nil {
 			t.Fatal(err)
 		}
 

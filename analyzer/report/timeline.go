@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -10,8 +9,7 @@ import (
 )
 
 // Timeline writes one step of a few ranks in words and numbers: who worked, who waited for whom.
-func Timeline(w io.Writer, v *arrival.View, o TableOptions) error {
-	p := newPrinter(w, o)
+func (p *Printer) Timeline(v *arrival.View) error {
 	p.printf("\n%s\n", p.in(bold, fmt.Sprintf("Step %d, side by side", v.Step)))
 	p.wrapped("  ", TimelineClocks(v))
 	aligned(p, []string{"RANK", "NODE", "", "STEP", "COMMUNICATES", "WAITED", "MOST FOR", "LAST IN"}, timelineRows(v), nil, nil)
