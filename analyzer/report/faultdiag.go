@@ -56,17 +56,12 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, f *frame.Frame, dims func(group 
 		entry(r.node)
 	}
 
-	for _, n := range v.Nodes {
-		if verdict.Blamed(n.State) {
-			entry(n.Node).accuse(n)
-		}
+	nodes, links := convicted(v)
+	for _, n := range nodes {
+		entry(n.Node).accuse(n)
 	}
 
-	for _, l := range v.Links {
-		if !verdict.Blamed(l.State) {
-			continue
-		}
-
+	for _, l := range links {
 		for _, node := range l.Nodes {
 			e := entry(node)
 			e.slow(l.JobImpact)
