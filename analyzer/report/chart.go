@@ -61,9 +61,8 @@ func chartsOf(v *verdict.Verdict, p *picture) []chart {
 // role (median, 10th and 90th percentile), in at most chartPoints bins.
 // False: the picture holds nothing of that metric or rank.
 func chartOf(n verdict.Node, e verdict.Evidence, p *picture) (chart, bool) {
-	m, ok := p.metric(e.Metric)
-	own := p.rowOf(e.Rank)
-	if !ok || own < 0 {
+	m, own := measureOf(e.Metric), p.rowOf(e.Rank)
+	if !p.has(m) || own < 0 {
 		return chart{}, false
 	}
 
@@ -76,19 +75,19 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *picture) (chart, bool) {
 	}
 
 	points := min(len(p.Columns), chartPoints)
-	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: measureOf(e.Metric).name}
+	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: m.name}
 	var around []float64
 	for i := range points {
 		from, to := bin(i, points, len(p.Columns))
 		around = around[:0]
 		for _, r := range peers {
-			if x := p.mean(m, r, from, to); !math.IsNaN(x) {
+			if x := p.mean(m.of, r, from, to); !math.IsNaN(x) {
 				around = append(around, x)
 			}
 		}
 
 		c.Steps = append(c.Steps, p.Columns[from].Step)
-		c.Own = append(c.Own, point(p.mean(m, p.drawn[own], from, to)))
+		c.Own = append(c.Own, point(p.mean(m.of, p.drawn[own], from, to)))
 		c.Peers = append(c.Peers, point(median(around)))
 		c.Low = append(c.Low, point(quantile(around, 0.1)))
 		c.High = append(c.High, point(quantile(around, 0.9)))

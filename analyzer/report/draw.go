@@ -73,15 +73,8 @@ func (p *picture) nodes() int {
 	return len(names)
 }
 
-// metric is what evidence of a name is drawn of; false where that is not drawn, or nobody recorded it.
-func (p *picture) metric(evidence string) (frame.Metric, bool) {
-	if evidence == wait {
-		return frame.Exposed, p.Has(frame.Exposed)
-	}
-
-	i := slices.IndexFunc(Drawn, func(m frame.Metric) bool { return m != frame.Exposed && m.String() == evidence })
-	return Drawn[max(0, i)], i >= 0 && p.Has(Drawn[i])
-}
+// has reports whether somebody recorded what a measure is drawn of.
+func (p *picture) has(m measure) bool { return m.of < frame.MetricCount && p.Has(m.of) }
 
 // unmeasured says in sentences what was not recorded and what is estimated; nothing of a picture without ranks.
 func (p *picture) unmeasured() []string {

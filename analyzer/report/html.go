@@ -315,24 +315,18 @@ func pageData(v *verdict.Verdict, p *picture, layers []layer, stepTimes, medians
 		d.Medians = append(d.Medians, round(m, 4))
 	}
 
-	d.Culprits = append(d.Culprits, marks(v, p, columns)...)
+	for _, n := range v.Nodes {
+		for _, r := range n.Ranks {
+			if i := p.rowOf(r); i >= 0 && columns > 0 {
+				d.Culprits = append(d.Culprits, mark{Row: i, State: n.State, Since: markAt(p, columns, n.SinceStep)})
+			}
+		}
+	}
+
 	out, err := json.Marshal(d)
 	if err != nil {
 		return nil, fmt.Errorf("encode report: %w", err)
 	}
 
 	return out, nil
-}
-
-// marks are the named ranks that the picture shows.
-func marks(v *verdict.Verdict, p *picture, columns int) (list []mark) {
-	for _, n := range v.Nodes {
-		for _, r := range n.Ranks {
-			if i := p.rowOf(r); i >= 0 && columns > 0 {
-				list = append(list, mark{Row: i, State: n.State, Since: markAt(p, columns, n.SinceStep)})
-			}
-		}
-	}
-
-	return list
 }

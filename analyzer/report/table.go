@@ -203,8 +203,8 @@ func evidenceLines(p *Printer, n verdict.Node) {
 // sparkLines draws the first ranks of a node over the steps, against peers.
 func sparkLines(p *Printer, n verdict.Node) {
 	picture := pictureOf(p.Frame)
-	metrics := picture.chosen(&verdict.Verdict{Nodes: []verdict.Node{n}})
-	if len(metrics) == 0 {
+	measures := picture.chosen(&verdict.Verdict{Nodes: []verdict.Node{n}})
+	if len(measures) == 0 {
 		return
 	}
 
@@ -215,9 +215,8 @@ func sparkLines(p *Printer, n verdict.Node) {
 			continue
 		}
 
-		m, _ := picture.metric(metrics[0])
 		r := picture.drawn[i]
-		line, low, high := spark(picture.relative(m, r)[r.row], max(8, min(60, p.width()-40)))
+		line, low, high := spark(picture.relative(measures[0].of, r)[r.row], max(8, min(60, p.width()-40)))
 		if line != "" {
 			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", number), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
 		}
