@@ -34,10 +34,9 @@ type analysis struct {
 	from        source.Options
 	minImpact   float64
 
-	plain   bool // nothing will be drawn
-	frame   *frame.Frame
-	info    source.Info
-	drawing *report.Picture
+	plain bool // nothing will be drawn
+	frame *frame.Frame
+	info  source.Info
 }
 
 // flags registers what every command that analyzes takes.
@@ -184,28 +183,25 @@ func taking(take func([]row.Rank, []row.Record)) func([]row.Rank, []row.Record) 
 // mixed reports whether the rows are of two runs: nothing is said of them.
 func (a *analysis) mixed() bool { return a.frame.Overlap != nil && a.frame.Overlap.Mixed }
 
-// picture draws the frame, once.
-func (a *analysis) picture() *report.Picture {
-	if a.drawing == nil {
-		a.drawing = &report.Picture{} // of two runs nothing is drawn
-		if !a.mixed() {
-			a.drawing = report.Draw(a.frame)
-		}
+// drawn is the frame as far as it is drawn: of two runs nothing is.
+func (a *analysis) drawn() *frame.Frame {
+	if a.mixed() {
+		return nil
 	}
 
-	return a.drawing
+	return a.frame
 }
 
 // table writes the verdict for a terminal, or for a file that it was sent to.
 func (a *analysis) table(w io.Writer, v *verdict.Verdict) error {
-	return report.Table(w, v, a.terminal(w))
+	return a.printer(w).Table(v)
 }
 
-// terminal returns what the output can show, with the picture for sparklines.
-func (a *analysis) terminal(w io.Writer) report.TableOptions {
-	o := report.TerminalOptions(w)
-	o.Picture, o.Made = a.picture(), made()
-	return o
+// printer writes in words what the output can show, with the frame for sparklines.
+func (a *analysis) printer(w io.Writer) *report.Printer {
+	p := report.NewPrinter(w)
+	p.Frame, p.Made = a.drawn(), made()
+	return p
 }
 
 // made is the stamp of what is written now.
@@ -277,9 +273,9 @@ func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
 	case "json":
 		return report.JSON(w, v)
 	case "html":
-		return report.HTML(w, v, a.picture(), made())
+		return report.HTML(w, v, a.drawn(), nil, made())
 	case "faultdiag":
-		return report.FaultDiag(w, v, a.picture(), a.dimension)
+		return report.FaultDiag(w, v, a.drawn(), a.dimension)
 	}
 
 	return a.table(w, v)

@@ -299,7 +299,7 @@ func (d *demo) analyze(ctx context.Context) (*verdict.Verdict, error) {
 	}
 
 	path := filepath.Join(d.dir, "report.html")
-	err = keep.Replace(path, 0o644, func(w io.Writer) error { return report.HTML(w, v, a.picture(), made()) })
+	err = keep.Replace(path, 0o644, func(w io.Writer) error { return report.HTML(w, v, a.drawn(), nil, made()) })
 	if err != nil {
 		return nil, fmt.Errorf("write report: %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/frame"
-	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/whatif"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -87,18 +86,17 @@ func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, resul
 		}{v, result})
 	}
 
-	o := a.terminal(w)
-	err := report.Explain(w, v, o)
-	if err == nil && view != nil {
-		err = report.Timeline(w, view, o)
+	p := a.printer(w)
+	err := p.Explain(v)
+	if view != nil {
+		err = p.Timeline(view)
 	}
 
-	if err != nil || result == nil {
-		return err
+	if result != nil {
+		err = p.WhatIf(v, result)
 	}
 
-	fmt.Fprintln(w)
-	return report.WhatIf(w, v, result)
+	return err
 }
 
 // A replay takes as many steps as their ranks are few: more say little new. Raw ranges of all

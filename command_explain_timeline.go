@@ -124,10 +124,7 @@ func (a *analysis) writeTimeline(o *timelines, v *verdict.Verdict, view *arrival
 				return traceOf(w, view)
 			}
 
-			// A copy: the report without a timeline may be drawn too.
-			p := *a.picture()
-			p.Timeline = view
-			return report.HTML(w, v, &p, made())
+			return report.HTML(w, v, a.drawn(), view, made())
 		})
 		if err != nil {
 			return err

@@ -143,14 +143,3 @@ func (f *Frame) At(m Metric, row, col int) float32 {
 
 	return NaN
 }
-
-// Values returns a metric of all columns, each by row; nil where nobody recorded it or it was not
-// kept. They are the frame's own: don't write to them.
-func (f *Frame) Values(m Metric) [][]float32 {
-	values := make([][]float32, len(f.Columns))
-	for i, c := range f.Columns {
-		values[i] = c.V[m]
-	}
-
-	return values
-}

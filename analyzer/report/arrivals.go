@@ -25,7 +25,7 @@ func arrivalRows(a *verdict.Arrivals) (rows [][]string) {
 }
 
 // arrivalsTable prints who entered collectives last, with its caveat.
-func arrivalsTable(p *printer, a *verdict.Arrivals) {
+func arrivalsTable(p *Printer, a *verdict.Arrivals) {
 	if a == nil || len(a.Ranks) == 0 {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -34,7 +35,7 @@ type chart struct {
 }
 
 // chartsOf draws the evidence of each node that has some.
-func chartsOf(v *verdict.Verdict, p *Picture) []chart {
+func chartsOf(v *verdict.Verdict, p *picture) []chart {
 	charts := []chart{}
 	for _, n := range v.Nodes {
 		drawn := 0
@@ -59,34 +60,34 @@ func chartsOf(v *verdict.Verdict, p *Picture) []chart {
 // chartOf draws one piece of evidence: the rank's values beside its peers' of the same
 // role (median, 10th and 90th percentile), in at most chartPoints bins.
 // False: the picture holds nothing of that metric or rank.
-func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
-	columns, own := p.Metrics[e.Metric], p.rowOf(e.Rank)
-	if columns == nil || own < 0 || len(p.Steps) == 0 {
+func chartOf(n verdict.Node, e verdict.Evidence, p *picture) (chart, bool) {
+	m, own := measureOf(e.Metric), p.rowOf(e.Rank)
+	if !p.has(m) || own < 0 {
 		return chart{}, false
 	}
 
 	// Peers are those of the last layout in all steps: one line a chart.
-	var peers []int
-	for i, r := range p.Ranks {
-		if i != own && r.Role == p.Ranks[own].Role {
-			peers = append(peers, i)
+	var peers []rank
+	for i, r := range p.drawn {
+		if i != own && r.role == p.drawn[own].role {
+			peers = append(peers, r)
 		}
 	}
 
-	points := min(len(p.Steps), chartPoints)
-	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: measureOf(e.Metric).name}
+	points := min(len(p.Columns), chartPoints)
+	c := chart{Node: plain(n.Node), Rank: e.Rank, Metric: m.name}
 	var around []float64
 	for i := range points {
-		from, to := bin(i, points, len(p.Steps))
+		from, to := bin(i, points, len(p.Columns))
 		around = around[:0]
-		for _, k := range peers {
-			if m := p.mean(columns, k, from, to); !math.IsNaN(m) {
-				around = append(around, m)
+		for _, r := range peers {
+			if x := p.mean(m.of, r, from, to); !math.IsNaN(x) {
+				around = append(around, x)
 			}
 		}
 
-		c.Steps = append(c.Steps, p.Steps[from])
-		c.Own = append(c.Own, point(p.mean(columns, own, from, to)))
+		c.Steps = append(c.Steps, p.Columns[from].Step)
+		c.Own = append(c.Own, point(p.mean(m.of, p.drawn[own], from, to)))
 		c.Peers = append(c.Peers, point(median(around)))
 		c.Low = append(c.Low, point(quantile(around, 0.1)))
 		c.High = append(c.High, point(quantile(around, 0.9)))
@@ -101,10 +102,10 @@ func chartOf(n verdict.Node, e verdict.Evidence, p *Picture) (chart, bool) {
 }
 
 // mean returns the mean of a rank's values in the steps from…to that are measured.
-func (p *Picture) mean(columns [][]float32, rank, from, to int) float64 {
+func (p *picture) mean(m frame.Metric, r rank, from, to int) float64 {
 	values := make([]float32, 0, to-from)
 	for s := from; s < to; s++ {
-		values = append(values, p.cell(columns, rank, s))
+		values = append(values, p.At(m, r.row, s))
 	}
 
 	return mean(values)
@@ -123,14 +124,14 @@ func point(x float64) *float64 {
 
 // markAt returns the bin, of so many, that holds a step, -1 when the step is after the last. A step that was
 // not recorded is in the bin of the next one.
-func markAt(p *Picture, count int, step int64) int {
+func markAt(p *picture, count int, step int64) int {
 	at := p.stepIndex(step)
-	if at >= len(p.Steps) {
+	if at >= len(p.Columns) {
 		return -1
 	}
 
 	return sort.Search(count, func(i int) bool {
-		_, to := bin(i, count, len(p.Steps))
+		_, to := bin(i, count, len(p.Columns))
 		return at < to
 	})
 }

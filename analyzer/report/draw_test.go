@@ -50,13 +50,13 @@ func pipeline(t *testing.T) *frame.Frame {
 }
 
 func TestDraw_ComparesRanksOfOneRole(t *testing.T) {
-	p := Draw(pipeline(t))
-	if len(p.Ranks) != 4 || len(p.Steps) != 10 || p.Nodes != 2 || p.empty() {
-		t.Fatalf("picture of %d ranks, %d steps, %d nodes", len(p.Ranks), len(p.Steps), p.Nodes)
+	p := pictureOf(pipeline(t))
+	if len(p.drawn) != 4 || len(p.Columns) != 10 || p.nodes() != 2 || p.empty() {
+		t.Fatalf("picture of %d ranks, %d steps, %d nodes", len(p.drawn), len(p.Columns), p.nodes())
 	}
 
-	if !slices.IsSortedFunc(p.Ranks, order) || p.Ranks[3].Stage != 1 || p.Ranks[0].Stage != 0 {
-		t.Errorf("ranks %+v: want them by stage", p.Ranks)
+	if !slices.IsSortedFunc(p.drawn, order) || p.drawn[3].stage != 1 || p.drawn[0].stage != 0 {
+		t.Errorf("ranks %+v: want them by stage", p.drawn)
 	}
 
 	v := verdict.New("j")
@@ -66,7 +66,7 @@ func TestDraw_ComparesRanksOfOneRole(t *testing.T) {
 		t.Errorf("first layer %s, last %s: want what the verdict rests on first, waiting last", layers[0].Name, layers[len(layers)-1].Name)
 	}
 
-	at := func(rank, step int) float64 { return float64(layers[0].values[p.rowOf(rank)][step]) }
+	at := func(rank, step int) float64 { return float64(layers[0].values[p.drawn[p.rowOf(rank)].row][step]) }
 	for _, c := range []struct {
 		rank, step int
 		want       float64
@@ -86,7 +86,7 @@ func TestDraw_ComparesRanksOfOneRole(t *testing.T) {
 }
 
 func TestDraw_SaysWhatWasNotMeasured(t *testing.T) {
-	text := strings.Join(Draw(pipeline(t)).Unmeasured, "\n")
+	text := strings.Join(pictureOf(pipeline(t)).unmeasured(), "\n")
 	for _, want := range []string{"No data loading was recorded", "No checkpoint was recorded", "100% of the rank-steps there is host time only"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
@@ -100,7 +100,7 @@ func TestDraw_SaysWhatWasNotMeasured(t *testing.T) {
 
 func TestDraw_OfNothing(t *testing.T) {
 	for _, f := range []*frame.Frame{nil, {}} {
-		if p := Draw(f); !p.empty() || len(p.layers(verdict.New("j"))) != 0 {
+		if p := pictureOf(f); !p.empty() || len(p.unmeasured()) != 0 || len(p.layers(verdict.New("j"))) != 0 {
 			t.Errorf("picture of nothing is %+v", p)
 		}
 	}

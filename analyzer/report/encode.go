@@ -24,15 +24,15 @@ func bin(i, count, n int) (from, to int) { return i * n / count, (i + 1) * n / c
 // encodeLayers encodes the layers in one common width in which they fit the budget, and returns that: how many
 // columns there are. How well a layer compresses is not known before, so each try has a third less cells than
 // the one before.
-func encodeLayers(p *Picture, layers []layer) (columns int, err error) {
-	if len(p.Ranks) == 0 || len(p.Steps) == 0 || len(layers) == 0 {
+func encodeLayers(p *picture, layers []layer) (columns int, err error) {
+	if len(layers) == 0 {
 		return 0, nil
 	}
 
 	for cells := firstCells; ; cells = cells * 2 / 3 {
-		columns, size := max(1, min(len(p.Steps), cells/(len(p.Ranks)*len(layers)))), 0
+		columns, size := max(1, min(len(p.Columns), cells/(len(p.drawn)*len(layers)))), 0
 		for i := range layers {
-			if err := layers[i].encode(columns, len(p.Steps)); err != nil {
+			if err := layers[i].encode(columns, p); err != nil {
 				return 0, err
 			}
 
@@ -46,17 +46,17 @@ func encodeLayers(p *Picture, layers []layer) (columns int, err error) {
 }
 
 // encode makes one byte a cell: the code of the mean of the steps in its bin, deflated.
-func (l *layer) encode(columns, steps int) error {
+func (l *layer) encode(columns int, p *picture) error {
 	l.Levels = shareLevels
 	if l.Ratio {
 		l.Levels = ratioLevels
 	}
 
 	var cells []byte
-	for _, values := range l.values {
+	for _, r := range p.drawn {
 		for i := range columns {
-			from, to := bin(i, columns, steps)
-			x := mean(values[from:to])
+			from, to := bin(i, columns, len(p.Columns))
+			x := mean(l.values[r.row][from:to])
 			if l.Ratio {
 				x = math.Log(x) // of what is not above 0 nothing is drawn
 			}

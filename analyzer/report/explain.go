@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -11,8 +10,7 @@ import (
 // Explain writes the evidence of a verdict in words and numbers: what was
 // compared with what, what was measured, what follows from it, and what can't be
 // known.
-func Explain(w io.Writer, v *verdict.Verdict, o TableOptions) error {
-	p := newPrinter(w, o)
+func (p *Printer) Explain(v *verdict.Verdict) error {
 	h := headlineOf(v)
 	p.printf("%s\n", p.in(toneStyles[h.Tone]+bold, h.Title))
 	p.wrapped("", h.More)
@@ -48,14 +46,14 @@ func Explain(w io.Writer, v *verdict.Verdict, o TableOptions) error {
 
 	arrivalsTable(p, v.Arrivals)
 	p.printf("\n%s\n", p.in(bold, "How sure is this"))
-	for _, s := range limits(v, p.Picture) {
+	for _, s := range limits(v, pictureOf(p.Frame)) {
 		p.wrapped("  ", s)
 	}
 
 	return p.err
 }
 
-func explainNode(p *printer, n verdict.Node) {
+func explainNode(p *Printer, n verdict.Node) {
 	p.printf("\n%s  %s, cause %s\n", p.in(bold, plain(n.Node)), p.in(stateStyles[n.State], plain(n.State)), plain(n.Cause))
 	p.wrapped("  ", nodeSentence(n))
 	if n.Devices > 0 && len(n.Ranks) > 0 {
@@ -121,7 +119,7 @@ func evidenceSentence(e verdict.Evidence) string {
 	return s + "."
 }
 
-func explainLink(p *printer, l verdict.Link) {
+func explainLink(p *Printer, l verdict.Link) {
 	p.printf("\n%s  %s\n", p.in(bold, "Group "+plain(l.Group)), p.in(stateStyles[l.State], plain(l.State)))
 	p.wrapped("  ", linkSentence(l))
 	p.wrapped("  ", "The time compared is the shortest in which any member was through with the same operation: it holds no waiting for late ranks.")
@@ -148,7 +146,7 @@ func costOfFinding(f verdict.Finding) string {
 }
 
 // limits are the sentences on what the verdict rests on, and what was not seen.
-func limits(v *verdict.Verdict, pic *Picture) []string {
+func limits(v *verdict.Verdict, p *picture) []string {
 	if mixed(v) {
 		return []string{"Nothing of it was used."}
 	}
@@ -170,9 +168,5 @@ func limits(v *verdict.Verdict, pic *Picture) []string {
 		list = append(list, s)
 	}
 
-	if pic != nil {
-		list = append(list, pic.Unmeasured...)
-	}
-
-	return list
+	return append(list, p.unmeasured()...)
 }

@@ -13,14 +13,14 @@ type fact struct {
 }
 
 // facts are the figures at the top: what it costs first.
-func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
+func facts(v *verdict.Verdict, p *picture, stepTimes []float64) []fact {
 	typical := median(known(stepTimes))
 	var list []fact
 	nodes, links := convicted(v)
 	impact := v.Most()
 	if hours, ok := nodeHours(p, impact, stepTimes, nodes, links); ok && impact > 0 {
 		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(total(stepTimes)) + " of steps"})
-		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.Nodes)), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.Nodes, "node")})
+		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.nodes())), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.nodes(), "node")})
 	}
 
 	if impact > 0 {
@@ -53,12 +53,12 @@ func facts(v *verdict.Verdict, p *Picture, stepTimes []float64) []fact {
 }
 
 // nodesNote says on how many nodes the job runs, "" where nothing is drawn.
-func nodesNote(p *Picture) string {
-	if p.Nodes == 0 {
+func nodesNote(p *picture) string {
+	if len(p.drawn) == 0 {
 		return ""
 	}
 
-	return "on " + count(p.Nodes, "node")
+	return "on " + count(p.nodes(), "node")
 }
 
 // stepNote says what an impact is of a step, in seconds.
@@ -72,14 +72,14 @@ func stepNote(t, impact float64) string {
 
 // nodeHours is what the culprits have cost: their share of the time since they
 // began, on all nodes of the job.
-func nodeHours(p *Picture, impact float64, stepTimes []float64, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
-	if p.Nodes == 0 || len(p.Steps) == 0 {
+func nodeHours(p *picture, impact float64, stepTimes []float64, nodes []verdict.Node, links []verdict.Link) (float64, bool) {
+	if len(p.drawn) == 0 {
 		return 0, false
 	}
 
 	all, at := total(stepTimes), p.stepIndex(earliest(nodes, links))
-	share := float64(len(p.Steps)-at) / float64(len(p.Steps))
-	return impact * all * share * float64(p.Nodes) / 3600, all > 0
+	share := float64(len(p.Columns)-at) / float64(len(p.Columns))
+	return impact * all * share * float64(p.nodes()) / 3600, all > 0
 }
 
 // hoursText returns hours with about two digits, large ones as whole numbers.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -28,7 +29,7 @@ type faultDiag struct {
 }
 
 // FaultDiag writes the verdict as FaultDiag-online would report it, so that what
-// consumes its results keeps working: one entry a node of the picture, under the
+// consumes its results keeps working: one entry a node of the frame, under the
 // node's own name, isSlow where it is a degraded or intermittent culprit.
 //
 // degradationLevel is what the step time has grown by because of the node.
@@ -37,7 +38,7 @@ type faultDiag struct {
 // ranks (dims says "pp") is in slowSendRanks by its first rank, others are
 // slowCommunicationDomains; slowCommunicationRanks are the ranks of both. dims tells
 // a group's dimension, "" where it is not known.
-func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group string) string) error {
+func FaultDiag(w io.Writer, v *verdict.Verdict, f *frame.Frame, dims func(group string) string) error {
 	entries := map[string]*faultDiag{}
 	entry := func(node string) *faultDiag {
 		e := entries[node]
@@ -51,21 +52,16 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, p *Picture, dims func(group stri
 
 		return e
 	}
-	for _, r := range p.Ranks {
-		entry(r.Node)
+	for _, r := range pictureOf(f).drawn {
+		entry(r.node)
 	}
 
-	for _, n := range v.Nodes {
-		if verdict.Blamed(n.State) {
-			entry(n.Node).accuse(n)
-		}
+	nodes, links := convicted(v)
+	for _, n := range nodes {
+		entry(n.Node).accuse(n)
 	}
 
-	for _, l := range v.Links {
-		if !verdict.Blamed(l.State) {
-			continue
-		}
-
+	for _, l := range links {
 		for _, node := range l.Nodes {
 			e := entry(node)
 			e.slow(l.JobImpact)

@@ -23,13 +23,10 @@ func TestFaultDiag(t *testing.T) {
 		{Group: "pp-0", Ranks: []int{0, 8}, Nodes: []string{"node-0"}, State: verdict.Degraded, JobImpact: 0.05},
 		{Group: "dp-0", Ranks: []int{1, 9}, Nodes: []string{"node-0"}, State: verdict.Degraded, JobImpact: 0.05},
 	}
-	p := &Picture{}
-	for r := range 48 {
-		p.Ranks = append(p.Ranks, Rank{Rank: r, Node: []string{"node-0", "node-1", "node-2", "node-3", "node-4", "node-5"}[r/8]})
-	}
+	f := sample{ranks: 48, stages: 1, perNode: 8, steps: 1, slow: -1}.frame()
 
 	var b bytes.Buffer
-	if err := FaultDiag(&b, v, p, func(g string) string { return g[:2] }); err != nil {
+	if err := FaultDiag(&b, v, f, func(g string) string { return g[:2] }); err != nil {
 		t.Fatal(err)
 	}
 

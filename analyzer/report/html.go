@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laggard-dev/laggard/analyzer/arrival"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -61,16 +63,14 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 // inside, and a policy in the page forbids the rest. It stays below 5 MB for
 // 10,000 ranks and any number of steps (long jobs are drawn with several steps to
 // a column; the page says so). Browsers draw it that can inflate (DecompressionStream, in all
-// since 2023); older ones show its words and tables. p may be nil: then only words are shown.
-func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made string) error {
-	if p == nil {
-		p = &Picture{}
-	}
-
+// since 2023); older ones show its words and tables. Of a frame that is nil only words are shown,
+// and a step of a few ranks where somebody asked for one: it may be nil.
+func HTML(w io.Writer, v *verdict.Verdict, f *frame.Frame, step *arrival.View, made string) error {
+	p := pictureOf(f)
 	layers, stepTimes := p.layers(v), p.times()
 	var medians []float64
 	if len(layers) > 0 && layers[0].Ratio {
-		medians = rankMedians(layers[0].values, onset(v, p))
+		medians = p.medians(layers[0].values, onset(v, p))
 	}
 
 	data, err := pageData(v, p, layers, stepTimes, medians)
@@ -85,15 +85,15 @@ func HTML(w io.Writer, v *verdict.Verdict, p *Picture, made string) error {
 
 	view := page{
 		Verdict: complete(v), headline: headlineOf(v), Scope: scope(v), Made: made, Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
-		HasPicture: len(layers) > 0, Timeline: pictureOfStep(p.Timeline),
+		HasPicture: len(layers) > 0, Timeline: pictureOfStep(step),
 		Several: len(v.Nodes)+len(v.Links) > 1,
-		Ranks:   len(p.Ranks), Steps: len(p.Steps), Stages: stageCount(p),
+		Ranks:   len(p.drawn), Steps: len(p.Columns), Stages: stageCount(p),
 		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
 	}
 	if len(layers) > 0 {
 		view.Slowdown, view.Since = strings.ToLower(layers[0].Name)+" against peers", "of all steps"
 		if from := onset(v, p); from > 0 {
-			view.Since = fmt.Sprintf("since step %d", p.Steps[from])
+			view.Since = fmt.Sprintf("since step %d", p.Columns[from].Step)
 		}
 	}
 
@@ -159,7 +159,7 @@ func shareBar(x, a, b float64) string {
 
 // slowest returns the n ranks with the highest median in the first layer as words (the class of the line,
 // rank, node, stage, replica, slowdown): the heat map can't be read by a screen reader, nor to two digits.
-func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) (rows [][]string) {
+func slowest(v *verdict.Verdict, p *picture, medians []float64, n int) (rows [][]string) {
 	at := make([]int, 0, len(medians))
 	for i, m := range medians {
 		if !math.IsNaN(m) {
@@ -176,16 +176,16 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) (rows [][
 	}
 
 	for _, i := range at[:min(n, len(at))] {
-		r, class, replica := p.Ranks[i], "", "–"
-		if named[r.Rank] {
+		r, class, replica := p.drawn[i], "", "–"
+		if named[r.number] {
 			class = "marked"
 		}
 
-		if r.Replica >= 0 {
-			replica = fmt.Sprint(r.Replica)
+		if r.replica >= 0 {
+			replica = fmt.Sprint(r.replica)
 		}
 
-		rows = append(rows, []string{class, fmt.Sprint(r.Rank), plain(r.Node), fmt.Sprint(r.Stage), replica, times(medians[i])})
+		rows = append(rows, []string{class, fmt.Sprint(r.number), plain(r.node), fmt.Sprint(r.stage), replica, times(medians[i])})
 	}
 
 	return rows
@@ -193,7 +193,7 @@ func slowest(v *verdict.Verdict, p *Picture, medians []float64, n int) (rows [][
 
 // onset is the index of the first step in which a culprit of now was slow or, where there
 // is none, a suspect; 0 without either.
-func onset(v *verdict.Verdict, p *Picture) int {
+func onset(v *verdict.Verdict, p *picture) int {
 	nodes, links := convicted(v)
 	if len(nodes)+len(links) == 0 {
 		nodes = inState(v.Nodes, verdict.Suspect)
@@ -204,7 +204,7 @@ func onset(v *verdict.Verdict, p *Picture) int {
 		return 0
 	}
 
-	return min(p.stepIndex(since), max(0, len(p.Steps)-1))
+	return min(p.stepIndex(since), max(0, len(p.Columns)-1))
 }
 
 // earliest is the first step in which one of them was slow, the highest number for none.
@@ -221,13 +221,13 @@ func earliest(nodes []verdict.Node, links []verdict.Link) int64 {
 	return since
 }
 
-// rankMedians returns the median of each rank over the steps from a column on.
-func rankMedians(values [][]float32, from int) []float64 {
-	medians := make([]float64, len(values))
+// medians returns the median of each rank over the steps from a column on, in the order they are drawn.
+func (p *picture) medians(values [][]float32, from int) []float64 {
+	medians := make([]float64, len(p.drawn))
 	var own []float64
-	for i, row := range values {
+	for i, r := range p.drawn {
 		own = own[:0]
-		for _, v := range row[from:] {
+		for _, v := range values[r.row][from:] {
 			if v == v {
 				own = append(own, float64(v))
 			}
@@ -240,10 +240,10 @@ func rankMedians(values [][]float32, from int) []float64 {
 }
 
 // stageCount is the number of pipeline stages, 0 where none is known.
-func stageCount(p *Picture) int {
+func stageCount(p *picture) int {
 	most := 0
-	for _, r := range p.Ranks {
-		most = max(most, r.Stage+1)
+	for _, r := range p.drawn {
+		most = max(most, r.stage+1)
 	}
 
 	return most
@@ -273,7 +273,7 @@ type mark struct {
 }
 
 // pageData is what the page's script draws, as JSON. Names come from the job and pass through plain.
-func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians []float64) ([]byte, error) {
+func pageData(v *verdict.Verdict, p *picture, layers []layer, stepTimes, medians []float64) ([]byte, error) {
 	columns, err := encodeLayers(p, layers)
 	if err != nil {
 		return nil, err
@@ -284,21 +284,21 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 		Times: []float64{}, Layers: layers, Medians: []float64{}, Culprits: []mark{}, Charts: chartsOf(v, p),
 	}
 	index := map[string]int{}
-	for _, r := range p.Ranks {
-		at, ok := index[r.Node]
+	for _, r := range p.drawn {
+		at, ok := index[r.node]
 		if !ok {
 			at = len(d.Nodes)
-			index[r.Node] = at
-			d.Nodes = append(d.Nodes, plain(r.Node))
+			index[r.node] = at
+			d.Nodes = append(d.Nodes, plain(r.node))
 		}
 
-		d.Ranks, d.Node = append(d.Ranks, r.Rank), append(d.Node, at)
-		d.Stage, d.Replica = append(d.Stage, r.Stage), append(d.Replica, r.Replica)
+		d.Ranks, d.Node = append(d.Ranks, r.number), append(d.Node, at)
+		d.Stage, d.Replica = append(d.Stage, r.stage), append(d.Replica, r.replica)
 	}
 
 	for i := range columns {
-		from, to := bin(i, columns, len(p.Steps))
-		d.From, d.To = append(d.From, p.Steps[from]), append(d.To, p.Steps[to-1])
+		from, to := bin(i, columns, len(p.Columns))
+		d.From, d.To = append(d.From, p.Columns[from].Step), append(d.To, p.Columns[to-1].Step)
 		t := -1.0
 		if m := median(known(stepTimes[from:to])); m >= 0 {
 			t = significant(m, 5)
@@ -315,24 +315,18 @@ func pageData(v *verdict.Verdict, p *Picture, layers []layer, stepTimes, medians
 		d.Medians = append(d.Medians, round(m, 4))
 	}
 
-	d.Culprits = append(d.Culprits, marks(v, p, columns)...)
+	for _, n := range v.Nodes {
+		for _, r := range n.Ranks {
+			if i := p.rowOf(r); i >= 0 && columns > 0 {
+				d.Culprits = append(d.Culprits, mark{Row: i, State: n.State, Since: markAt(p, columns, n.SinceStep)})
+			}
+		}
+	}
+
 	out, err := json.Marshal(d)
 	if err != nil {
 		return nil, fmt.Errorf("encode report: %w", err)
 	}
 
 	return out, nil
-}
-
-// marks are the named ranks that the picture shows.
-func marks(v *verdict.Verdict, p *Picture, columns int) (list []mark) {
-	for _, n := range v.Nodes {
-		for _, r := range n.Ranks {
-			if i := p.rowOf(r); i >= 0 && columns > 0 {
-				list = append(list, mark{Row: i, State: n.State, Since: markAt(p, columns, n.SinceStep)})
-			}
-		}
-	}
-
-	return list
 }

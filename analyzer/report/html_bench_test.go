@@ -9,10 +9,10 @@ import (
 func BenchmarkHTML(b *testing.B) {
 	s := samples["8192"]
 	s.steps = 2000
-	v, p := s.verdict(), s.picture()
+	v, f := s.verdict(), s.frame()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := HTML(io.Discard, v, p, ""); err != nil {
+		if err := HTML(io.Discard, v, f, nil, ""); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -12,21 +13,22 @@ const wait = "wait"
 // measure is a metric of evidence in words.
 type measure struct {
 	metric, name string
-	every        string // what its figures are of: saves are rare, and a step's mean would hide them
-	spent        string // follows "rank 3 spends 1.2 s"
-	layer, title string // of the matrix of ratios that it makes: on its button and above it; "" for none
+	of           frame.Metric // that it is drawn of; MetricCount for none
+	every        string       // what its figures are of: saves are rare, and a step's mean would hide them
+	spent        string       // follows "rank 3 spends 1.2 s"
+	layer, title string       // of the matrix of ratios that it makes: on its button and above it; "" for none
 }
 
 // measures are the metrics, those that make a layer in the order they are chosen.
 var measures = []measure{
-	{"fp", "forward", perStep, "on its forward passes", "Forward", "Forward time against peers of the same role"},
-	{"self", "own time", perStep, "on its own work", "Own time", "Own time (the step without waiting) against peers of the same role"},
-	{"backward", "backward", perStep, "on its backward passes", "Backward", "Backward time against peers of the same role"},
-	{"dataloader", "data loading", perStep, "on loading data", "Data loading", "Time to load data against peers of the same role"},
-	{"checkpoint", "checkpoint", "a save", "on saving", "Checkpoint", "Time to save against peers of the same role"},
-	{stepMetric, "step", perStep, "in all", "Step", "Step time against peers of the same role; in synchronous training it names nobody"},
-	{"transfer", "transfer", perStep, "on transfers", "", ""},
-	{wait, "waiting", perStep, "on waiting", "", ""},
+	{"fp", "forward", frame.FP, perStep, "on its forward passes", "Forward", "Forward time against peers of the same role"},
+	{"self", "own time", frame.Self, perStep, "on its own work", "Own time", "Own time (the step without waiting) against peers of the same role"},
+	{"backward", "backward", frame.Backward, perStep, "on its backward passes", "Backward", "Backward time against peers of the same role"},
+	{"dataloader", "data loading", frame.DataLoader, perStep, "on loading data", "Data loading", "Time to load data against peers of the same role"},
+	{"checkpoint", "checkpoint", frame.Checkpoint, "a save", "on saving", "Checkpoint", "Time to save against peers of the same role"},
+	{stepMetric, "step", frame.Step, perStep, "in all", "Step", "Step time against peers of the same role; in synchronous training it names nobody"},
+	{"transfer", "transfer", frame.MetricCount, perStep, "on transfers", "", ""},
+	{wait, "waiting", frame.Exposed, perStep, "on waiting", "", ""},
 }
 
 // perStep is what the figures of most metrics are of.
@@ -43,7 +45,7 @@ func measureOf(metric string) measure {
 		}
 	}
 
-	return measure{metric: metric, name: plain(metric), every: perStep, spent: "on " + plain(metric)}
+	return measure{metric: metric, name: plain(metric), of: frame.MetricCount, every: perStep, spent: "on " + plain(metric)}
 }
 
 // evidenceName is what was measured, as a line of a table has it.
@@ -63,13 +65,14 @@ func evidenceName(e verdict.Evidence) string {
 // of bytes.
 const maxLayers = 3
 
-// chosen returns the metrics that layers are made of: what the verdict rests on
+// chosen returns what layers are made of: what the verdict rests on
 // first, then what tells most of the rest.
-func (p *Picture) chosen(v *verdict.Verdict) []string {
-	var list []string
+func (p *picture) chosen(v *verdict.Verdict) []measure {
+	var list []measure
 	add := func(metric string) {
-		if len(list) < maxLayers && p.Metrics[metric] != nil && !slices.Contains(list, metric) && measureOf(metric).layer != "" {
-			list = append(list, metric)
+		m := measureOf(metric)
+		if p.has(m) && len(list) < maxLayers && !slices.Contains(list, m) && m.layer != "" {
+			list = append(list, m)
 		}
 	}
 	for _, n := range v.Nodes {
@@ -92,32 +95,31 @@ func (p *Picture) chosen(v *verdict.Verdict) []string {
 }
 
 // layers returns the matrices of a page, the most telling first.
-func (p *Picture) layers(v *verdict.Verdict) []layer {
+func (p *picture) layers(v *verdict.Verdict) []layer {
 	list := []layer{}
 	if p.empty() {
 		return list
 	}
 
-	for _, metric := range p.chosen(v) {
-		m := measureOf(metric)
-		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(p.Metrics[metric])})
+	for _, m := range p.chosen(v) {
+		list = append(list, layer{Name: m.layer, Title: m.title, Ratio: true, values: p.relative(m.of, p.drawn...)})
 	}
 
-	if part, whole := p.Metrics[wait], p.Metrics[stepMetric]; part != nil && whole != nil {
-		list = append(list, layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.shares(part, whole)})
+	if p.Has(frame.Exposed) && p.Has(frame.Step) {
+		list = append(list, layer{Name: "Waiting", Title: "Share of the step spent in exposed communication: a culprit waits least, its victims most", values: p.waits()})
 	}
 
 	return list
 }
 
-// shares are the values of one metric as shares of another, NaN where either was not measured.
-func (p *Picture) shares(part, whole [][]float32) [][]float32 {
+// waits are the shares of the steps that were exposed communication, NaN where either was not measured.
+func (p *picture) waits() [][]float32 {
 	out := make([][]float32, len(p.Ranks))
-	for i := range out {
-		out[i] = slices.Repeat([]float32{nan}, len(p.Steps))
-		for s := range out[i] {
-			if x, of := p.cell(part, i, s), p.cell(whole, i, s); x >= 0 && of > 0 {
-				out[i][s] = x / of
+	for row := range out {
+		out[row] = slices.Repeat([]float32{frame.NaN}, len(p.Columns))
+		for s := range p.Columns {
+			if x, of := p.At(frame.Exposed, row, s), p.At(frame.Step, row, s); x >= 0 && of > 0 {
+				out[row][s] = x / of
 			}
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/laggard-dev/laggard/analyzer/arrival"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -39,10 +40,10 @@ func pages(t *testing.T) string {
 	return t.TempDir()
 }
 
-func writePage(t *testing.T, path string, v *verdict.Verdict, p *Picture) {
+func writePage(t *testing.T, path string, v *verdict.Verdict, f *frame.Frame, step *arrival.View) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := HTML(&b, v, p, ""); err != nil {
+	if err := HTML(&b, v, f, step, ""); err != nil {
 		t.Fatalf("HTML: %v", err)
 	}
 
@@ -174,8 +175,8 @@ func TestHTML_DrawsEverySample(t *testing.T) {
 	for name, s := range samples {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(dir, name+".html")
-			v, p := s.verdict(), s.picture()
-			writePage(t, path, v, p)
+			v, f := s.verdict(), s.frame()
+			writePage(t, path, v, f, nil)
 			b.open(t, path)
 			text := eval[string](t, b, `document.body.innerText`)
 			want := []string{"Every rank, every step", "What this rests on", "No checkpoint was recorded", fmt.Sprintf("%s ranks", grouped(s.ranks))}
@@ -195,7 +196,7 @@ func TestHTML_DrawsEverySample(t *testing.T) {
 				t.Errorf("heat map has %d colours: nothing drawn?", n)
 			}
 
-			if n, want := eval[int](t, b, `document.querySelectorAll('.chart path.own').length`), len(chartsOf(v, p)); n < want {
+			if n, want := eval[int](t, b, `document.querySelectorAll('.chart path.own').length`), len(chartsOf(v, pictureOf(f))); n < want {
 				t.Errorf("%d lines in evidence charts, want at least %d", n, want)
 			}
 
@@ -217,14 +218,14 @@ func TestHTML_DrawsEverySample(t *testing.T) {
 	}
 }
 
-// TestHTML_CellsComeBack compares what the page's script decoded with the Picture.
+// TestHTML_CellsComeBack compares what the page's script decoded with the picture.
 func TestHTML_CellsComeBack(t *testing.T) {
 	b := startBrowser(t)
 	s := samples["8"]
-	p := s.picture()
+	f := s.frame()
 	path := filepath.Join(t.TempDir(), "page.html")
-	writePage(t, path, s.verdict(), p)
-	values := p.layers(s.verdict())[0].values
+	writePage(t, path, s.verdict(), f, nil)
+	values := pictureOf(f).layers(s.verdict())[0].values
 	b.open(t, path)
 	b.run(t, chromedp.Focus(chromedp.CSS("#map canvas")))
 	press := func(key string) string {
@@ -268,24 +269,22 @@ func near(tip string, want float64) bool {
 func TestHTML_HostileNames(t *testing.T) {
 	const evil = `</script><script>window.owned=1</script><img src=x onerror="window.owned=1">'"` + "`${window.owned=1}`" + `<!--</title><svg/onload=window.owned=1>&lt;script&gt;{{.}}` + "\u2028"
 	s := samples["8"]
-	v, p := s.verdict(), s.picture()
+	v, f := s.verdict(), s.frame()
 	v.Job, v.Source, v.Roles = evil, evil, evil
 	n := &v.Nodes[0]
 	n.Node, n.State, n.Cause, n.Detail, n.Evidence[0].Metric = evil, evil, evil, evil, evil
 	v.Links = []verdict.Link{{Group: evil, Nodes: []string{evil}, State: evil, Detail: evil}}
 	v.Findings = []verdict.Finding{{Kind: evil, Detail: evil}}
 	v.Events = []verdict.Event{{Node: evil, Kind: evil, Cause: evil}}
-	p.Unmeasured = []string{evil}
-	for i := range p.Ranks {
-		p.Ranks[i].Node = evil
+	f.Notes = []string{evil}
+	for i := range f.Layouts[0].Nodes {
+		f.Layouts[0].Nodes[i] = evil
 	}
 
-	p.Metrics[evil] = p.Metrics["fp"]
-	p.Timeline = aStep(evil)
 	v.Arrivals = &verdict.Arrivals{Collectives: 1, Steps: 1, Ranks: []verdict.Arrival{{Node: evil}}}
 	b := startBrowser(t)
 	path := filepath.Join(t.TempDir(), "page.html")
-	writePage(t, path, v, p)
+	writePage(t, path, v, f, aStep(evil))
 	b.open(t, path)
 	b.run(t, chromedp.Evaluate[chromedp.Void](`document.querySelector('#map canvas').focus(); document.querySelector('#map canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}))`))
 	if eval[bool](t, b, `'owned' in window`) {
@@ -346,8 +345,6 @@ func aStep(name string) *arrival.View {
 func TestHTML_Timeline(t *testing.T) {
 	b, dir := startBrowser(t), pages(t)
 	s := samples["8"]
-	p := s.picture()
-	p.Timeline = aStep("node-0")
 	v := s.verdict()
 	v.Arrivals = &verdict.Arrivals{Collectives: 3, Steps: 1, Clear: true}
 	for rank := range 20 {
@@ -355,7 +352,7 @@ func TestHTML_Timeline(t *testing.T) {
 	}
 
 	path := filepath.Join(dir, "timeline.html")
-	writePage(t, path, v, p)
+	writePage(t, path, v, s.frame(), aStep("node-0"))
 	b.open(t, path)
 	text := eval[string](t, b, `document.querySelector('#timeline').innerText + document.querySelector('#arrivals').innerText`)
 	for _, want := range []string{"Step 7, side by side", "sure to ± 2.00 µs", "rank 0", "node-0 · waits most", "waits for a rank that has not entered", "loading data", "4 ranks in between"} {
@@ -395,7 +392,7 @@ func TestHTML_WithoutPicture(t *testing.T) {
 	b, dir := startBrowser(t), t.TempDir()
 	for name, v := range cases() {
 		path := filepath.Join(dir, name+".html")
-		writePage(t, path, v, nil)
+		writePage(t, path, v, nil, nil)
 		b.open(t, path)
 		if h := eval[string](t, b, `document.querySelector('h1').innerText`); h != headlineOf(v).Title {
 			t.Errorf("%s: headline %q, want %q", name, h, headlineOf(v).Title)
@@ -412,7 +409,7 @@ func TestHTML_StaysSmall(t *testing.T) {
 	s.steps, s.noise = 3000, 0.15
 	t.Logf("scale: %d ranks × %d steps", s.ranks, s.steps)
 	var b bytes.Buffer
-	if err := HTML(&b, s.verdict(), s.picture(), ""); err != nil {
+	if err := HTML(&b, s.verdict(), s.frame(), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 
@@ -426,7 +423,7 @@ func TestHTML_SameInputSameBytes(t *testing.T) {
 	s := samples["8"]
 	var a, b bytes.Buffer
 	for _, w := range []*bytes.Buffer{&a, &b} {
-		if err := HTML(w, s.verdict(), s.picture(), ""); err != nil {
+		if err := HTML(w, s.verdict(), s.frame(), nil, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -442,7 +439,7 @@ func TestHTML_Prints(t *testing.T) {
 	b, dir := startBrowser(t), pages(t)
 	s := samples["64"]
 	path := filepath.Join(dir, "print.html")
-	writePage(t, path, s.verdict(), s.picture())
+	writePage(t, path, s.verdict(), s.frame(), nil)
 	b.open(t, path)
 	for eval[string](t, b, `getComputedStyle(document.body).backgroundColor`) != "rgb(16, 18, 22)" {
 		b.run(t, chromedp.Click(chromedp.CSS("#theme")))

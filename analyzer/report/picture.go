@@ -5,40 +5,11 @@ import (
 	"math"
 	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/arrival"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// Picture is what a report draws: numbers and names, no rows. Draw makes one of
-// a frame, whose memory it shares.
-type Picture struct {
-	Ranks []Rank  // in the order they are drawn
-	Steps []int64 // step numbers, in time order; a step that was repeated comes again
-	// Metrics are durations in seconds, by their names in verdict.Evidence.Metric: of each
-	// step, by Rank.Row; NaN where a rank has none, nil where nobody has.
-	Metrics map[string][][]float32
-	// Peers returns, for a step (an index), the sets of ranks (indexes) that do the
-	// same work: only they are compared.
-	Peers func(step int) [][]int
-	Nodes int // nodes of the job
-	// Unmeasured are sentences on what was not recorded.
-	Unmeasured []string
-	// Timeline is one step of a few ranks, range by range; nil where nobody asked for it.
-	Timeline *arrival.View
-}
-
 // empty reports whether there is nothing to draw.
-func (p *Picture) empty() bool { return len(p.Ranks) == 0 || len(p.Steps) == 0 || len(p.Metrics) == 0 }
-
-// Rank is one row of the picture.
-type Rank struct {
-	Rank  int
-	Row   int // of Metrics
-	Node  string
-	Stage int // pipeline stage; -1 unknown
-	// Replica is the data-parallel index, -1 unknown.
-	Replica int
-	Role    int // number of the set of ranks that it is compared with
-}
+func (p *picture) empty() bool { return !slices.ContainsFunc(Drawn, p.Has) }
 
 // layer is a rank × step matrix that can be looked at, row by row.
 type layer struct {
@@ -47,7 +18,7 @@ type layer struct {
 	// Ratio says that 1 is "equal to peers" (coloured both ways); else values are
 	// shares of the step, 0…1.
 	Ratio  bool        `json:"ratio"`
-	values [][]float32 // by rank, in the order they are drawn
+	values [][]float32 // by row of the frame
 
 	// What encode makes of the values: one byte a cell, 0 is "not measured", k is
 	// Levels[k]; deflate (raw) and base64.
@@ -55,45 +26,33 @@ type layer struct {
 	Data   string    `json:"data"`
 }
 
-// cell returns the value of rank number i in a step (an index).
-func (p *Picture) cell(columns [][]float32, i, step int) float32 {
-	if columns[step] == nil {
-		return nan
-	}
-
-	return columns[step][p.Ranks[i].Row]
+// rowOf returns the place at which a rank is drawn, or -1.
+func (p *picture) rowOf(number int) int {
+	return slices.IndexFunc(p.drawn, func(r rank) bool { return r.number == number })
 }
 
-// rowOf returns the row that shows a rank, or -1.
-func (p *Picture) rowOf(rank int) int {
-	return slices.IndexFunc(p.Ranks, func(r Rank) bool { return r.Rank == rank })
-}
-
-// stepIndex returns the index of the first step that is at least n, len(Steps)
+// stepIndex returns the index of the first step that is at least n, that behind the last
 // when there is none.
-func (p *Picture) stepIndex(n int64) int {
-	for i, s := range p.Steps {
-		if s >= n {
+func (p *picture) stepIndex(n int64) int {
+	for i, c := range p.Columns {
+		if c.Step >= n {
 			return i
 		}
 	}
 
-	return len(p.Steps)
+	return len(p.Columns)
 }
 
 // times returns the job's step time, step by step: the median over the ranks, in
 // seconds; NaN where it is unknown.
-func (p *Picture) times() []float64 {
-	out := make([]float64, len(p.Steps))
-	columns := p.Metrics[stepMetric]
+func (p *picture) times() []float64 {
+	out := make([]float64, len(p.Columns))
 	var seen []float64
-	for s := range out {
+	for s, c := range p.Columns {
 		seen = seen[:0]
-		if columns != nil {
-			for _, v := range columns[s] {
-				if v > 0 {
-					seen = append(seen, float64(v))
-				}
+		for _, v := range c.V[frame.Step] {
+			if v > 0 {
+				seen = append(seen, float64(v))
 			}
 		}
 
@@ -124,21 +83,28 @@ func known(x []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 }
 
-// relative returns each value of a metric against the center of its peers in the
+// relative returns each value of a metric of some ranks against the center of its peers in the
 // same step: 1 is equal. A rank without a peer is compared with its own median
 // over time.
-func (p *Picture) relative(columns [][]float32) [][]float32 {
-	out := make([][]float32, len(p.Ranks))
-	for i := range out {
-		out[i] = slices.Repeat([]float32{nan}, len(p.Steps))
+func (p *picture) relative(m frame.Metric, of ...rank) [][]float32 {
+	out := make([][]float32, len(p.Ranks)) // nil of the others
+	for _, r := range of {
+		out[r.row] = slices.Repeat([]float32{frame.NaN}, len(p.Columns))
 	}
 
-	reference := p.references(columns)
-	for s := range p.Steps {
-		for _, set := range p.Peers(s) {
-			r := reference(set, s)
-			for _, i := range set {
-				out[i][s] = ratio(p.cell(columns, i, s), r)
+	reference := p.references(m)
+	for s, c := range p.Columns {
+		for k := range c.Layout.Roles {
+			peers := c.Layout.Roles[k].Rows
+			if !slices.ContainsFunc(peers, func(row int32) bool { return out[row] != nil }) {
+				continue
+			}
+
+			usual := reference(peers, s)
+			for _, row := range peers {
+				if out[row] != nil {
+					out[row][s] = ratio(p.At(m, int(row), s), usual)
+				}
 			}
 		}
 	}
@@ -146,58 +112,40 @@ func (p *Picture) relative(columns [][]float32) [][]float32 {
 	return out
 }
 
-// relativeRow is relative for one rank.
-func (p *Picture) relativeRow(columns [][]float32, rank int) []float32 {
-	out := make([]float32, len(p.Steps))
-	reference := p.references(columns)
-	for s := range out {
-		out[s] = nan
-		for _, set := range p.Peers(s) {
-			if slices.Contains(set, rank) {
-				out[s] = ratio(p.cell(columns, rank, s), reference(set, s))
-			}
-		}
-	}
-
-	return out
-}
-
-// references returns what finds the value that the ranks of a set are compared with in a
+// references returns what finds the value that the rows of a role are compared with in a
 // step: the center of them all, for a rank without a peer its median over time.
-func (p *Picture) references(columns [][]float32) func(set []int, step int) float64 {
-	own := map[int]float64{} // of ranks without a peer: one pass over all steps each
+func (p *picture) references(m frame.Metric) func(peers []int32, step int) float64 {
+	own := map[int32]float64{} // of ranks without a peer: one pass over all steps each
 	var seen []float64
-	see := func(rank, step int) {
-		if v := p.cell(columns, rank, step); v > 0 {
+	see := func(row int32, step int) {
+		if v := p.At(m, int(row), step); v > 0 {
 			seen = append(seen, float64(v))
 		}
 	}
 
-	return func(set []int, step int) float64 {
+	return func(peers []int32, step int) float64 {
 		seen = seen[:0]
-		if len(set) != 1 {
-			for _, i := range set {
-				see(i, step)
+		if len(peers) != 1 {
+			for _, row := range peers {
+				see(row, step)
 			}
 
 			return center(seen)
 		}
 
-		x, ok := own[set[0]]
+		x, ok := own[peers[0]]
 		if !ok {
-			for s := range columns {
-				see(set[0], s)
+			for s := range p.Columns {
+				see(peers[0], s)
 			}
 
 			x = median(seen)
-			own[set[0]] = x
+			own[peers[0]] = x
 		}
 
 		return x
 	}
 }
-
-var nan = float32(math.NaN())
 
 // center is the median, but the lower one of two and the minimum of three values:
 // with so few peers the median would hold the culprit itself.
@@ -215,7 +163,7 @@ func center(x []float64) float64 {
 // ratio is a value against what it is compared with, NaN where either was not measured.
 func ratio(v float32, reference float64) float32 {
 	if !(v > 0) || !(reference > 0) {
-		return nan
+		return frame.NaN
 	}
 
 	return float32(float64(v) / reference)
@@ -243,6 +191,6 @@ func quantile(x []float64, q float64) float64 {
 
 // order sorts ranks as they are drawn, by stage, replica and rank: ranks that do the same work lie
 // side by side, so that one that differs is a line of its own.
-func order(a, b Rank) int {
-	return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Rank, b.Rank))
+func order(a, b rank) int {
+	return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.replica, b.replica), cmp.Compare(a.number, b.number))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -17,24 +18,25 @@ type sample struct {
 	missing                       float64
 }
 
-// picture draws a sample: rank r is in stage r/(ranks/stages) of replica r%(ranks/stages).
-func (s sample) picture() *Picture {
+// frame holds a sample's steps: rank r is in stage r/(ranks/stages) of replica r%(ranks/stages).
+func (s sample) frame() *frame.Frame {
 	random := rand.New(rand.NewPCG(1, uint64(s.ranks)))
-	p := &Picture{Nodes: (s.ranks + s.perNode - 1) / s.perNode}
 	replicas := s.ranks / s.stages
+	l := &frame.Layout{Roles: make([]frame.Role, s.stages), Stages: s.stages}
 	for r := range s.ranks {
-		p.Ranks = append(p.Ranks, Rank{Rank: r, Row: r, Node: fmt.Sprintf("node-%d", r/s.perNode), Stage: r / replicas, Replica: r % replicas, Role: r / replicas})
+		if r%s.perNode == 0 {
+			l.Nodes = append(l.Nodes, fmt.Sprintf("node-%d", len(l.Nodes)))
+		}
+
+		l.Ranks, l.Present = append(l.Ranks, r), append(l.Present, true)
+		l.Node, l.Role, l.Replica = append(l.Node, int32(r/s.perNode)), append(l.Role, int32(r/replicas)), append(l.Replica, int32(r%replicas))
+		role := &l.Roles[r/replicas]
+		role.Stage, role.Rows = r/replicas, append(role.Rows, int32(r))
 	}
 
-	fp := make([][]float32, s.steps)
-	wait := make([][]float32, s.steps)
-	step := make([][]float32, s.steps)
-	for k := range fp {
-		fp[k], wait[k], step[k] = make([]float32, s.ranks), make([]float32, s.ranks), make([]float32, s.ranks)
-	}
-
+	f := &frame.Frame{Ranks: l.Ranks}
 	for k := range s.steps {
-		p.Steps = append(p.Steps, int64(100+k))
+		fp, wait, step := make([]float32, s.ranks), make([]float32, s.ranks), make([]float32, s.ranks)
 		work := 1 + 0.04*random.NormFloat64()
 		slowest := 0.0
 		for r := range s.ranks {
@@ -43,29 +45,28 @@ func (s sample) picture() *Picture {
 				v *= s.factor
 			}
 
-			fp[k][r] = float32(v)
+			fp[r] = float32(v)
 			slowest = max(slowest, v)
 		}
 
 		for r := range s.ranks {
-			step[k][r] = float32(slowest * 1.2)
-			wait[k][r] = step[k][r] - fp[k][r]
+			step[r] = float32(slowest * 1.2)
+			wait[r] = step[r] - fp[r]
 			if random.Float64() < s.missing {
-				fp[k][r], wait[k][r], step[k][r] = nan, nan, nan
+				fp[r], wait[r], step[r] = frame.NaN, frame.NaN, frame.NaN
 			}
 		}
+
+		c := &frame.Column{Step: int64(100 + k), Layout: l}
+		c.V[frame.FP], c.V[frame.Exposed], c.V[frame.Step] = fp, wait, step
+		f.Add(c, Drawn)
 	}
 
-	p.Metrics = map[string][][]float32{"fp": fp, "wait": wait, "step": step}
-	sets := make([][]int, s.stages)
-	for r := range s.ranks {
-		sets[r/replicas] = append(sets[r/replicas], r)
-	}
-
-	p.Peers = func(int) [][]int { return sets }
-	p.Unmeasured = []string{"No checkpoint was recorded (kind SaveCheckpoint)."}
-	return p
+	return f
 }
+
+// picture draws a sample.
+func (s sample) picture() *picture { return pictureOf(s.frame()) }
 
 // verdict is what an analysis would say of the sample.
 func (s sample) verdict() *verdict.Verdict {

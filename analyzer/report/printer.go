@@ -4,8 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // ANSI sequences.
@@ -19,26 +24,47 @@ const (
 	cyan   = "\x1b[36m"
 )
 
-// printer writes text and keeps the first error: what follows it is not written.
-type printer struct {
-	TableOptions
-	w   io.Writer
+// Printer writes a verdict for people, as plain text unless it says more. It keeps the first
+// error, which all its methods return from then on: what follows it is not written.
+type Printer struct {
+	W     io.Writer
+	Color bool         // ANSI colours
+	Width int          // columns; 0 means 100
+	Frame *frame.Frame // for sparklines; nil leaves them out
+	Made  string       // a sentence, as Made has it; "" leaves it out
+
 	err error
 }
 
-func newPrinter(w io.Writer, o TableOptions) *printer {
-	o.Width = max(40, cmp.Or(max(0, o.Width), defaultWidth))
-	return &printer{TableOptions: o, w: w}
+// NewPrinter returns a printer to an output: with colours and the width of
+// the window when it is a terminal, and without colours when NO_COLOR is set or TERM
+// is "dumb".
+func NewPrinter(w io.Writer) *Printer {
+	p := &Printer{W: w}
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return p
+	}
+
+	p.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		p.Width = width
+	}
+
+	return p
 }
 
-func (p *printer) printf(format string, args ...any) {
+// width is how many columns a line has: a narrower window breaks it itself.
+func (p *Printer) width() int { return max(40, cmp.Or(p.Width, 100)) }
+
+func (p *Printer) printf(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
+		_, p.err = fmt.Fprintf(p.W, format, args...)
 	}
 }
 
 // in returns s in a style, or as it is without colours.
-func (p *printer) in(style, s string) string {
+func (p *Printer) in(style, s string) string {
 	if !p.Color || s == "" {
 		return s
 	}
@@ -48,11 +74,11 @@ func (p *printer) in(style, s string) string {
 
 // wrapped prints words broken at the width: the first line after the indent, the
 // others under it. Without words it prints no line. A word that is too long stays whole.
-func (p *printer) wrapped(indent, s string) {
+func (p *Printer) wrapped(indent, s string) {
 	line, used := indent, 0
 	for _, word := range strings.Fields(s) {
 		n := utf8.RuneCountInString(word)
-		if used > 0 && len(indent)+used+1+n > p.Width {
+		if used > 0 && len(indent)+used+1+n > p.width() {
 			p.printf("%s\n", line)
 			line, used = strings.Repeat(" ", len(indent)), 0
 		}
@@ -71,7 +97,7 @@ func (p *printer) wrapped(indent, s string) {
 
 // aligned prints a table with two spaces between columns; numbers are aligned
 // right. paint colours a padded cell, after prints what follows a line; nil do nothing.
-func aligned(p *printer, head []string, lines [][]string, paint func(line, column int, cell string) string, after func(line int)) {
+func aligned(p *Printer, head []string, lines [][]string, paint func(line, column int, cell string) string, after func(line int)) {
 	widths := make([]int, len(head))
 	right := make([]bool, len(head))
 	for c, h := range head {

@@ -2,8 +2,8 @@
 // terminal, as an explanation in words and numbers, and as one offline HTML file.
 //
 // Invariant: a report decides nothing. What it says of a node, a link or the job
-// is the verdict's; what it draws comes from a Picture, which holds only numbers
-// and names. The same verdict and Picture give the same bytes.
+// is the verdict's; what it draws are numbers and names of the frame, compared within roles.
+// The same verdict and frame give the same bytes.
 //
 // Caveat: job, node and group names are hostile input. They are escaped in HTML,
 // and control characters (terminal escapes among them) are shown, not sent, in

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -181,7 +182,7 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 	}
 	for name, v := range cases() {
 		var b bytes.Buffer
-		if err := Table(&b, v, TableOptions{Width: 160}); err != nil {
+		if err := (&Printer{W: &b, Width: 160}).Table(v); err != nil {
 			t.Fatal(err)
 		}
 
@@ -200,7 +201,7 @@ func TestTable_SaysWhatWasDecided(t *testing.T) {
 func TestTable_WithSparklinesAndColours(t *testing.T) {
 	s := samples["8"]
 	var b bytes.Buffer
-	if err := Table(&b, s.verdict(), TableOptions{Color: true, Picture: s.picture()}); err != nil {
+	if err := (&Printer{W: &b, Color: true, Frame: s.frame()}).Table(s.verdict()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -217,8 +218,8 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 	v.Findings = []verdict.Finding{{Kind: evil, Detail: evil}}
 	v.Events = []verdict.Event{{Node: evil, Cause: evil}}
 	for name, write := range map[string]func(*bytes.Buffer) error{
-		"table":   func(b *bytes.Buffer) error { return Table(b, v, TableOptions{}) },
-		"explain": func(b *bytes.Buffer) error { return Explain(b, v, TableOptions{}) },
+		"table":   func(b *bytes.Buffer) error { return (&Printer{W: b}).Table(v) },
+		"explain": func(b *bytes.Buffer) error { return (&Printer{W: b}).Explain(v) },
 	} {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {
@@ -234,7 +235,7 @@ func TestTable_ShowsControlCharactersInsteadOfSendingThem(t *testing.T) {
 func TestExplain_GivesTheNumbers(t *testing.T) {
 	s := samples["8"]
 	var b bytes.Buffer
-	if err := Explain(&b, s.verdict(), TableOptions{Width: 1000, Picture: s.picture()}); err != nil {
+	if err := (&Printer{W: &b, Width: 1000, Frame: s.frame()}).Explain(s.verdict()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -274,11 +275,11 @@ func TestExplain_OtherCauses(t *testing.T) {
 		"no cost":   {unknown, []string{"Part of the job was not measured."}, []string{"loses no time"}},
 	} {
 		var b bytes.Buffer
-		if err := Explain(&b, c.verdict, TableOptions{Width: 1000}); err != nil {
+		if err := (&Printer{W: &b, Width: 1000}).Explain(c.verdict); err != nil {
 			t.Fatal(err)
 		}
 
-		if err := Table(&b, c.verdict, TableOptions{Width: 1000}); err != nil {
+		if err := (&Printer{W: &b, Width: 1000}).Table(c.verdict); err != nil {
 			t.Fatal(err)
 		}
 
@@ -347,18 +348,24 @@ func TestQuantise_KeepsRatios(t *testing.T) {
 }
 
 func TestPicture_RelativeWithFewPeers(t *testing.T) {
-	p := &Picture{Ranks: []Rank{{Row: 0}, {Row: 1}, {Row: 2}}, Steps: []int64{1, 2}}
-	columns := [][]float32{{1, 2, 3}, {2, 2, 6}}
-	p.Peers = func(int) [][]int { return [][]int{{0, 1}, {2}} }
-	got := p.relative(columns)
+	l := &frame.Layout{Present: []bool{true, true, true}, Node: []int32{-1, -1, -1}, Role: []int32{0, 0, 1}, Replica: []int32{0, 1, 0}, Roles: []frame.Role{{Rows: []int32{0, 1}}, {Rows: []int32{2}}}}
+	f := &frame.Frame{Ranks: []int{0, 1, 2}}
+	for step, values := range [][]float32{{1, 2, 3}, {2, 2, 6}} {
+		c := &frame.Column{Step: int64(step), Layout: l}
+		c.V[frame.FP] = values
+		f.Add(c, Drawn)
+	}
+
+	p := pictureOf(f)
+	got := p.relative(frame.FP, p.drawn...)
 	want := []float32{1, 1, 2, 1, 3 / 4.5, 6 / 4.5}
 	for i := range want {
 		if math.Abs(float64(got[i/2][i%2]-want[i])) > 1e-6 {
 			t.Fatalf("relative = %v, want %v", got, want)
 		}
 
-		if row := p.relativeRow(columns, i/2); row[i%2] != got[i/2][i%2] {
-			t.Fatalf("relativeRow(%d) = %v, want as in %v", i/2, row, got)
+		if row := p.relative(frame.FP, rank{row: i / 2})[i/2]; row[i%2] != got[i/2][i%2] {
+			t.Fatalf("relative of row %d alone = %v, want as in %v", i/2, row, got)
 		}
 	}
 }

@@ -2,50 +2,17 @@ package report
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
-
-// TableOptions say how a table looks. The zero value is plain text, 100 columns wide.
-type TableOptions struct {
-	Color   bool     // ANSI colours
-	Width   int      // columns; 0 means 100
-	Picture *Picture // for sparklines; nil leaves them out
-	Made    string   // a sentence, as Made has it; "" leaves it out
-}
-
-// defaultWidth is used where the output is no terminal.
-const defaultWidth = 100
-
-// TerminalOptions returns the options for an output: colours and the width of
-// the window when it is a terminal, and no colours when NO_COLOR is set or TERM
-// is "dumb".
-func TerminalOptions(w io.Writer) TableOptions {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return TableOptions{}
-	}
-
-	o := TableOptions{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-		o.Width = width
-	}
-
-	return o
-}
 
 var toneStyles = map[string]string{good: green, note: green, warn: yellow, bad: red, unknown: cyan}
 var toneMarks = map[string]string{good: "✓", note: "✓", warn: "▲", bad: "●", unknown: "?"}
 
 // Table writes a verdict for people at a terminal.
-func Table(w io.Writer, v *verdict.Verdict, o TableOptions) error {
-	p := newPrinter(w, o)
+func (p *Printer) Table(v *verdict.Verdict) error {
 	h := headlineOf(v)
 	p.printf("%s  %s\n", p.in(toneStyles[h.Tone]+bold, toneMarks[h.Tone]+" "+strings.ToUpper(h.Label)), p.in(bold, h.Title))
 	p.wrapped("  ", h.More)
@@ -148,7 +115,7 @@ var stateStyles = map[string]string{
 }
 
 // nodesTable prints a line a node, under it when it began, its evidence and its ranks over time.
-func nodesTable(p *printer, nodes []verdict.Node) {
+func nodesTable(p *Printer, nodes []verdict.Node) {
 	head := []string{"NODE", "STATE", "CAUSE", "RANKS", "SLOWDOWN", "COSTS", "SINCE", "SEEN AT", "SURE"}
 	var lines [][]string
 	for _, n := range nodes {
@@ -182,7 +149,7 @@ func nodesTable(p *printer, nodes []verdict.Node) {
 }
 
 // clockLine prints words, each with its time, where that is known.
-func clockLine(p *printer, words ...string) {
+func clockLine(p *Printer, words ...string) {
 	text := ""
 	for i := 0; i < len(words); i += 2 {
 		if c := clock(words[i+1]); c != "" && text == "" {
@@ -207,7 +174,7 @@ func sure(confidence float64) string {
 }
 
 // evidenceLines prints the first pieces of evidence, and the detector's own words.
-func evidenceLines(p *printer, n verdict.Node) {
+func evidenceLines(p *Printer, n verdict.Node) {
 	const most = 4
 	for i, e := range n.Evidence {
 		if i == most {
@@ -234,32 +201,29 @@ func evidenceLines(p *printer, n verdict.Node) {
 }
 
 // sparkLines draws the first ranks of a node over the steps, against peers.
-func sparkLines(p *printer, n verdict.Node) {
-	picture := p.Picture
-	if picture == nil || picture.empty() {
-		return
-	}
-
-	metrics := picture.chosen(&verdict.Verdict{Nodes: []verdict.Node{n}})
-	if len(metrics) == 0 {
+func sparkLines(p *Printer, n verdict.Node) {
+	picture := pictureOf(p.Frame)
+	measures := picture.chosen(&verdict.Verdict{Nodes: []verdict.Node{n}})
+	if len(measures) == 0 {
 		return
 	}
 
 	const most = 2
-	for _, r := range n.Ranks[:min(most, len(n.Ranks))] {
-		i := picture.rowOf(r)
+	for _, number := range n.Ranks[:min(most, len(n.Ranks))] {
+		i := picture.rowOf(number)
 		if i < 0 {
 			continue
 		}
 
-		line, low, high := spark(picture.relativeRow(picture.Metrics[metrics[0]], i), max(8, min(60, p.Width-40)))
+		r := picture.drawn[i]
+		line, low, high := spark(picture.relative(measures[0].of, r)[r.row], max(8, min(60, p.width()-40)))
 		if line != "" {
-			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", r), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
+			p.printf("    %s %s %s\n", p.in(dim, pad(fmt.Sprintf("rank %d", number), 13)), p.in(stateStyles[n.State], line), p.in(dim, times(low)+"…"+times(high)+" of peers"))
 		}
 	}
 }
 
-func linksTable(p *printer, links []verdict.Link) {
+func linksTable(p *Printer, links []verdict.Link) {
 	head := []string{"LINK (GROUP)", "STATE", "NODES", "RANKS", "SLOWDOWN", "COSTS", "SINCE"}
 	var lines [][]string
 	for _, l := range links {

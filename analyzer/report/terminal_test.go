@@ -41,8 +41,8 @@ func terminal(t *testing.T, width uint16) *os.File {
 	return f
 }
 
-// TestTerminalOptions: colours on a terminal alone, and not where the user wants none.
-func TestTerminalOptions(t *testing.T) {
+// TestNewPrinter: colours on a terminal alone, and not where the user wants none.
+func TestNewPrinter(t *testing.T) {
 	tty := terminal(t, 132)
 	pipe, w, err := os.Pipe()
 	if err != nil {
@@ -53,19 +53,20 @@ func TestTerminalOptions(t *testing.T) {
 	for _, c := range []struct {
 		name, noColor, term string
 		out                 io.Writer
-		want                TableOptions
+		want                Printer
 	}{
-		{"terminal", "", "xterm", tty, TableOptions{Color: true, Width: 132}},
-		{"NO_COLOR", "1", "xterm", tty, TableOptions{Width: 132}},
-		{"dumb", "", "dumb", tty, TableOptions{Width: 132}},
-		{"pipe", "", "xterm", w, TableOptions{}},
-		{"no file", "", "xterm", io.Discard, TableOptions{}},
+		{"terminal", "", "xterm", tty, Printer{Color: true, Width: 132}},
+		{"NO_COLOR", "1", "xterm", tty, Printer{Width: 132}},
+		{"dumb", "", "dumb", tty, Printer{Width: 132}},
+		{"pipe", "", "xterm", w, Printer{}},
+		{"no file", "", "xterm", io.Discard, Printer{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("NO_COLOR", c.noColor)
 			t.Setenv("TERM", c.term)
-			if got := TerminalOptions(c.out); got != c.want {
-				t.Errorf("%+v, want %+v", got, c.want)
+			c.want.W = c.out
+			if got := NewPrinter(c.out); *got != c.want {
+				t.Errorf("%+v, want %+v", *got, c.want)
 			}
 		})
 	}

@@ -2,16 +2,15 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/arrival"
 )
 
 // Timeline writes one step of a few ranks in words and numbers: who worked, who waited for whom.
-func Timeline(w io.Writer, v *arrival.View, o TableOptions) error {
-	p := newPrinter(w, o)
+func (p *Printer) Timeline(v *arrival.View) error {
 	p.printf("\n%s\n", p.in(bold, fmt.Sprintf("Step %d, side by side", v.Step)))
 	p.wrapped("  ", TimelineClocks(v))
 	aligned(p, []string{"RANK", "NODE", "", "STEP", "COMMUNICATES", "WAITED", "MOST FOR", "LAST IN"}, timelineRows(v), nil, nil)
@@ -83,19 +82,32 @@ type stepLine struct {
 	Name, Below string
 	Culprit     bool
 	Text, Under float64
-	Bars        []bar
+	Bars        []*bar
 
 	x     func(ns int64) float64
-	lanes []float64      // where the communication of each lane ends
-	last  map[string]int // the newest bar of a class and height
+	lanes []float64 // where the communication of each lane ends
 }
 
 // bar is one range, or several that are too narrow to be told apart.
 type bar struct {
-	Class, Title        string
-	X, Y, Width, Height float64
-	count               int
-	from, to            float64 // in time
+	Class     string
+	Y, Height float64
+	from, to  float64 // in time
+	first     string  // what the first range is
+	count     int
+}
+
+// X is where the bar begins, Width how wide it is drawn: never too narrow to be seen.
+func (b *bar) X() float64     { return round(b.from, 2) }
+func (b *bar) Width() float64 { return round(max(b.to-b.from, finest), 2) }
+
+// Title says what the bar is.
+func (b *bar) Title() string {
+	if b.count > 1 {
+		return fmt.Sprintf("%d times, the first: %s", b.count, b.first)
+	}
+
+	return b.first
 }
 
 // kindsOfBars explain the colours: the class of a bar, and what it is in words.
@@ -119,16 +131,15 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 		l := &v.Lines[i]
 		ranks = append(ranks, fmt.Sprint(l.Rank))
 		line := stepLine{
-			Name: fmt.Sprintf("rank %d", l.Rank), Below: plain(l.Node), Culprit: l.Part == arrival.Culprit, Text: y + 11, Under: y + 25,
-			x: x, last: map[string]int{},
+			Name: fmt.Sprintf("rank %d", l.Rank), Below: plain(l.Node), Culprit: l.Part == arrival.Culprit, Text: y + 11, Under: y + 25, x: x,
 		}
 		if l.Part != "" {
 			line.Below = strings.TrimPrefix(plain(l.Node)+" · "+l.Part, " · ")
 		}
 
 		line.draw(l, y)
-		for i := range line.Bars {
-			used[line.Bars[i].Class] = true
+		for _, b := range line.Bars {
+			used[b.Class] = true
 		}
 
 		s.Lines = append(s.Lines, line)
@@ -225,12 +236,6 @@ func (s *stepLine) draw(l *arrival.Line, y float64) {
 
 		s.add("comm", lane, commHigh, r.StartNs+r.Waits, r.DurNs-r.Waits, what, r.DurNs)
 	}
-
-	for i := range s.Bars {
-		if n := s.Bars[i].count; n > 1 {
-			s.Bars[i].Title = fmt.Sprintf("%d times, the first: %s", n, s.Bars[i].Title)
-		}
-	}
 }
 
 // lane returns the lane of a communication, the first one that is free: ranges that overlap lie
@@ -255,18 +260,18 @@ func (s *stepLine) lane(from, to float64) int {
 // add draws a range, or makes the bar before it longer where both are too narrow.
 func (s *stepLine) add(class string, y, high float64, start, dur int64, what string, told int64) {
 	from, to := s.x(start), s.x(start+max(dur, 0))
-	key := fmt.Sprint(class, y)
-	if k, ok := s.last[key]; ok {
-		if l := &s.Bars[k]; from-l.to < finest && to-from < finest && l.to-l.from < plotWide/8 && (l.count > 1 || l.to-l.from < finest) {
-			l.to, l.count = max(l.to, to), l.count+1
-			l.Width = round(max(l.to-l.from, finest), 2)
+	for _, b := range slices.Backward(s.Bars) {
+		if b.Class != class || b.Y != y {
+			continue
+		}
+
+		if from-b.to < finest && to-from < finest && b.to-b.from < plotWide/8 && (b.count > 1 || b.to-b.from < finest) {
+			b.to, b.count = max(b.to, to), b.count+1
 			return
 		}
+
+		break
 	}
 
-	s.last[key] = len(s.Bars)
-	s.Bars = append(s.Bars, bar{
-		Class: class, Title: what + ", " + seconds(seconds64(told)), X: round(from, 2), Y: y, Width: round(max(to-from, finest), 2), Height: high,
-		count: 1, from: from, to: to,
-	})
+	s.Bars = append(s.Bars, &bar{Class: class, Y: y, Height: high, from: from, to: to, first: what + ", " + seconds(seconds64(told)), count: 1})
 }

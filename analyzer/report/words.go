@@ -96,13 +96,8 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 		h.Title = plain(nodes[0].Node) + " slows this job down."
 		h.More = nodeSentence(nodes[0]) + besides(nodes[0], links)
 	case len(nodes) > 1:
-		list := make([]string, len(nodes))
-		for i, n := range nodes {
-			list[i] = n.Node
-		}
-
 		h.Title = count(len(nodes), "node") + " slow this job down."
-		h.More = "They are " + names(list, 8) + "."
+		h.More = "They are " + names(called(nodes, nil), 8) + "."
 	case len(links) == 1:
 		h.Title = "The network of group " + plain(links[0].Group) + " slows this job down."
 		h.More = linkSentence(links[0])
@@ -121,33 +116,19 @@ func degraded(v *verdict.Verdict, nodes []verdict.Node, links []verdict.Link) he
 
 // convicted returns the nodes and links that are degraded or intermittent.
 func convicted(v *verdict.Verdict) (nodes []verdict.Node, links []verdict.Link) {
-	for _, n := range v.Nodes {
-		if verdict.Blamed(n.State) {
-			nodes = append(nodes, n)
-		}
-	}
-
-	for _, l := range v.Links {
-		if verdict.Blamed(l.State) {
-			links = append(links, l)
-		}
-	}
-
+	nodes = slices.DeleteFunc(slices.Clone(v.Nodes), func(n verdict.Node) bool { return !verdict.Blamed(n.State) })
+	links = slices.DeleteFunc(slices.Clone(v.Links), func(l verdict.Link) bool { return !verdict.Blamed(l.State) })
 	return nodes, links
 }
 
 // unexplained returns the links that no convicted node is the reason of: a node of
 // cause communication is what its slow groups share, so they are one fault with it.
-func unexplained(nodes []verdict.Node, links []verdict.Link) (some []verdict.Link) {
-	for _, l := range links {
-		if !slices.ContainsFunc(nodes, func(n verdict.Node) bool {
+func unexplained(nodes []verdict.Node, links []verdict.Link) []verdict.Link {
+	return slices.DeleteFunc(slices.Clone(links), func(l verdict.Link) bool {
+		return slices.ContainsFunc(nodes, func(n verdict.Node) bool {
 			return n.Cause == verdict.Communication && slices.Contains(l.Nodes, n.Node)
-		}) {
-			some = append(some, l)
-		}
-	}
-
-	return some
+		})
+	})
 }
 
 // besides says what the links add to the sentence on the only node; "" without links.
@@ -166,19 +147,12 @@ func besides(n verdict.Node, links []verdict.Link) string {
 	}
 }
 
-func inState(nodes []verdict.Node, state string) (some []verdict.Node) {
-	for _, n := range nodes {
-		if n.State == state {
-			some = append(some, n)
-		}
-	}
-
-	return some
+func inState(nodes []verdict.Node, state string) []verdict.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n verdict.Node) bool { return n.State != state })
 }
 
-// culprits names nodes and links, with the verb that goes with how many there are.
-func culprits(nodes []verdict.Node, links []verdict.Link) string {
-	var list []string
+// called are nodes and links as they are called.
+func called(nodes []verdict.Node, links []verdict.Link) (list []string) {
 	for _, n := range nodes {
 		list = append(list, n.Node)
 	}
@@ -187,6 +161,12 @@ func culprits(nodes []verdict.Node, links []verdict.Link) string {
 		list = append(list, "group "+l.Group)
 	}
 
+	return list
+}
+
+// culprits names nodes and links, with the verb that goes with how many there are.
+func culprits(nodes []verdict.Node, links []verdict.Link) string {
+	list := called(nodes, links)
 	is := " is"
 	if len(list) > 1 {
 		is = " are"

@@ -58,7 +58,7 @@ func assemble(name string, groups *topology.File, ranks map[int]map[int64]Passes
 
 	var lengths []float64
 	for _, n := range slices.Sorted(maps.Keys(first)) {
-		s, whole := traceStep{make([][]float64, len(order)), make([][]float64, len(order))}, true
+		s, whole := [2][][]float64{make([][]float64, len(order)), make([][]float64, len(order))}, true
 		for i, rank := range order {
 			p := ranks[rank][n]
 			if len(p.ways[back]) == 0 {

@@ -11,17 +11,14 @@ import (
 // they waited for. A job that replays it draws a recorded step for each step (all
 // ranks of it together, so what they have in common stays), and plays the waits anew.
 type Trace struct {
-	Name     string
-	Shape    Shape // of the recorded ranks: CP is 1
-	Seconds  float64
-	steps    []traceStep
+	Name    string
+	Shape   Shape // of the recorded ranks: CP is 1
+	Seconds float64
+	// Of each recorded step the seconds of the forward and of the backward passes, by rank (stage by
+	// stage, in it replica by replica, in it the tensor-parallel neighbours) and micro-batch.
+	steps    [][2][][]float64
 	Findings []string // that the job has with nothing wrong
 }
-
-// traceStep is one recorded step: seconds of the forward and of the backward passes per
-// rank (stage by stage, in it replica by replica, in it the tensor-parallel neighbours)
-// and micro-batch.
-type traceStep [2][][]float64
 
 // shape gives the job the trace's layout; with more replicas copies of the trace stand side by side.
 func (t *Trace) shape(c *Config) {

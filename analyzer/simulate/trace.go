@@ -41,12 +41,12 @@ func LoadTrace(archive string) (*Trace, error) {
 		return nil, fmt.Errorf("read trace %s: %w", archive, err)
 	}
 
-	l := traceLoader{ranges: map[int][]record.Record{}}
-	if err := l.read(tar.NewReader(io.LimitReader(z, maxArchive))); err != nil {
+	groups, truth, ranges, err := readArchive(tar.NewReader(io.LimitReader(z, maxArchive)))
+	if err != nil {
 		return nil, fmt.Errorf("read trace %s: %w", archive, err)
 	}
 
-	t, err := l.trace()
+	t, err := healthy(&truth, &groups, ranges)
 	if err != nil {
 		return nil, fmt.Errorf("understand trace %s: %w", archive, err)
 	}
@@ -54,21 +54,17 @@ func LoadTrace(archive string) (*Trace, error) {
 	return t, nil
 }
 
-type traceLoader struct {
-	topo   topology.File
-	truth  Truth
-	ranges map[int][]record.Record // per rank: Step, FP and backward
-}
-
-func (l *traceLoader) read(t *tar.Reader) error {
+// readArchive reads the files of an archive: ranges are the Step, FP and backward of each rank.
+func readArchive(t *tar.Reader) (groups topology.File, truth Truth, ranges map[int][]record.Record, err error) {
+	ranges = map[int][]record.Record{}
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return groups, truth, ranges, nil
 		}
 
 		if err != nil {
-			return err
+			return groups, truth, nil, err
 		}
 
 		dir, name := path.Split(h.Name)
@@ -76,48 +72,48 @@ func (l *traceLoader) read(t *tar.Reader) error {
 		switch {
 		case h.Typeflag != tar.TypeReg:
 		case name == "topology.json":
-			err = json.NewDecoder(t).Decode(&l.topo)
+			err = json.NewDecoder(t).Decode(&groups)
 		case name == "truth.json":
-			err = json.NewDecoder(t).Decode(&l.truth)
+			err = json.NewDecoder(t).Decode(&truth)
 		case isRank == nil && strings.Trim(name, "0123456789") == "":
-			err = l.lines(rank, t)
+			ranges[rank], err = appendRanges(ranges[rank], t)
 		}
 
 		if err != nil {
-			return fmt.Errorf("%s: %w", h.Name, err)
+			return groups, truth, nil, fmt.Errorf("%s: %w", h.Name, err)
 		}
 	}
 }
 
-// lines pairs one file's markers.
-func (l *traceLoader) lines(rank int, r io.Reader) error {
+// appendRanges appends the ranges that one file's markers are pairs of.
+func appendRanges(ranges []record.Record, r io.Reader) ([]record.Record, error) {
 	var parser marker.Parser
 	var pairer marker.Pairer
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
 	for s.Scan() {
 		if err := parser.Parse(s.Bytes()); err != nil {
-			return err
+			return nil, err
 		}
 
 		if x := pairer.Add(&parser.Marker, marker.Place{}).Range; x != nil {
 			if k := x.Record.Kind; k == record.Step || k == record.FP || k == record.Other {
-				l.ranges[rank] = append(l.ranges[rank], x.Record)
+				ranges = append(ranges, x.Record)
 			}
 		}
 	}
 
-	return s.Err()
+	return ranges, s.Err()
 }
 
-// trace orders the ranges by step, rank and micro-batch.
-func (l *traceLoader) trace() (*Trace, error) {
+// healthy is the job of the ranges, with the ranks that were slow at the pace of the others.
+func healthy(truth *Truth, groups *topology.File, ranges map[int][]record.Record) (*Trace, error) {
 	ranks := map[int]map[int64]Passes{}
-	for rank, ranges := range l.ranges {
-		ranks[rank] = passesOf(ranges)
+	for rank, list := range ranges {
+		ranks[rank] = passesOf(list)
 	}
 
-	t, order, err := assemble(l.truth.Name, &l.topo, ranks)
+	t, order, err := assemble(truth.Name, groups, ranks)
 	switch {
 	case err != nil:
 		return nil, err
@@ -125,10 +121,10 @@ func (l *traceLoader) trace() (*Trace, error) {
 		return nil, errors.New("want dp and pp groups that form a grid")
 	}
 
-	t.Findings = l.truth.Findings
+	t.Findings = truth.Findings
 	healed := false
 	for i, r := range order {
-		if slices.Contains(l.truth.SlowRanks, r) {
+		if slices.Contains(truth.SlowRanks, r) {
 			t.heal(i)
 			healed = true
 		}

@@ -48,6 +48,37 @@ func TestGraphs_LeaveOutWhatDoesNotMatch(t *testing.T) {
 	}
 }
 
+// TestReplay_HostWithoutPeers: a host's delay is told by its peers, phase by phase; where there is none
+// that is well its slowdown counts.
+func TestReplay_HostWithoutPeers(t *testing.T) {
+	job := func() *Job {
+		j := NewJob(&frame.Layout{}, nil)
+		for step := range int64(4) {
+			for rank := range uint32(2) {
+				r := row.Record{Step: step, Rank: rank, Kind: "backward", StartNs: step * 1e9, DurNs: int64(1+rank) * 1e8, ExposedNs: -1}
+				meet := row.Record{Step: step, Rank: rank, Kind: "Communication", Op: "allreduce", Group: "dp", StartNs: r.StartNs + r.DurNs, ExposedNs: -1}
+				meet.DurNs = step*1e9 + 201e6 - meet.StartNs
+				j.Take(nil, []row.Record{r, meet, {Step: step, Rank: rank, Kind: "Step", StartNs: r.StartNs, DurNs: 201e6, ExposedNs: -1}})
+			}
+		}
+
+		return j
+	}
+	for _, c := range []struct {
+		name    string
+		repairs []Repair
+	}{
+		{"with a peer", []Repair{{Name: "a", Ranks: []int{1}, Slowdown: 1, Host: true}}},
+		{"without", []Repair{{Name: "a", Ranks: []int{0, 1}, Slowdown: 2, Host: true}}},
+		{"with one that is slow as well", []Repair{{Name: "a", Ranks: []int{1}, Slowdown: 2, Host: true}, {Name: "b", Ranks: []int{0}, Slowdown: 1, Host: true}}},
+	} {
+		r, err := job().Replay(c.repairs, nil)
+		if err != nil || r.Repaired["a"] < 0.45 || r.Repaired["a"] > 0.55 {
+			t.Errorf("%s: %+v, %v; want a step of half the length", c.name, r, err)
+		}
+	}
+}
+
 // BenchmarkPlay is one play of a step of 512 ranks, in one pass over its list and by
 // walking from rank to rank.
 func BenchmarkPlay(b *testing.B) {

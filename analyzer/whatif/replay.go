@@ -175,12 +175,17 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 		return
 	}
 
-	repairs = slices.Clone(repairs)
-	for i := range repairs {
-		repairs[i].Host = repairs[i].Host && r.hasPeers(repairs[i].Ranks)
+	delays, told := r.delays(repairs), map[int]bool{}
+	for p := range delays {
+		told[r.ranks[p.rank]] = true
 	}
 
-	delays := r.delays(repairs)
+	repairs = slices.Clone(repairs)
+	for i := range repairs { // without peers nothing tells a delay
+		p := &repairs[i]
+		p.Host = p.Host && slices.ContainsFunc(p.Ranks, func(rank int) bool { return told[rank] })
+	}
+
 	better := func(some []Repair) float64 {
 		by := make([]*Repair, len(r.ranks))
 		for k := range some {
@@ -218,24 +223,6 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 	}
 
 	res.Together = better(repairs)
-}
-
-// hasPeers reports whether other ranks are in a stage of those, to compare them with phase by phase.
-func (r *replay) hasPeers(ranks []int) bool {
-	stages := map[int]bool{}
-	for i, rank := range r.ranks {
-		if slices.Contains(ranks, rank) {
-			stages[r.stage[i]] = true
-		}
-	}
-
-	for i, rank := range r.ranks {
-		if stages[r.stage[i]] && !slices.Contains(ranks, rank) {
-			return true
-		}
-	}
-
-	return false
 }
 
 // mostWorkers bounds the workers that are played one by one.

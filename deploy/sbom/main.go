@@ -137,19 +137,14 @@ func run(binaries []string, out io.Writer) error {
 
 // binary is the file itself, with its checksum and how it was built.
 func binary(path string, info *buildinfo.BuildInfo) (component, error) {
-	f, err := os.Open(path)
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return component{}, err
 	}
 
-	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return component{}, fmt.Errorf("read %s: %w", path, err)
-	}
-
+	sum := sha256.Sum256(b)
 	c := component{Type: "file", Ref: "file:" + filepath.Base(path), Name: filepath.Base(path),
-		Hashes: []hash{{"SHA-256", hex.EncodeToString(sum.Sum(nil))}}, About: []property{{"go:version", info.GoVersion}}}
+		Hashes: []hash{{"SHA-256", hex.EncodeToString(sum[:])}}, About: []property{{"go:version", info.GoVersion}}}
 	for _, s := range info.Settings {
 		if s.Key == "GOARCH" || s.Key == "GOOS" || s.Key == "CGO_ENABLED" || strings.HasPrefix(s.Key, "vcs.") {
 			c.About = append(c.About, property{"go:" + s.Key, s.Value})
