@@ -179,10 +179,10 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 	case scheme == clickHouseScheme:
 		db, err := openClickHouse(ctx, at, o)
 		if err != nil {
-			return nil, err // a nil *database would be a Source
+			return nil, err
 		}
 
-		return db, nil
+		return stored{db}, nil
 	case scheme == parquetScheme:
 		return openParquet(at)
 	}
