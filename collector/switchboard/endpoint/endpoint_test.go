@@ -376,7 +376,7 @@ func TestSocketFile(t *testing.T) {
 	t.Run("served", func(t *testing.T) {
 		o, _ := in(t)
 		at, _ := serving(t, o, Default)
-		if _, err := o.listenUnix(at.Path); err == nil || !strings.Contains(err.Error(), "another agent") {
+		if _, _, err := o.listenUnix(at.Path); err == nil || !strings.Contains(err.Error(), "another agent") {
 			t.Errorf("listened beside another: %v", err)
 		}
 
@@ -390,7 +390,7 @@ func TestSocketFile(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		if _, _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("replaced a file: %v", err)
 		}
 
@@ -406,7 +406,7 @@ func TestSocketFile(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		if _, _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("replaced a symlink: %v", err)
 		}
 
@@ -423,7 +423,7 @@ func TestSocketFile(t *testing.T) {
 		}
 
 		at, _ := o.Parse(Default)
-		if _, err := o.listenUnix(at.Path); err == nil {
+		if _, _, err := o.listenUnix(at.Path); err == nil {
 			t.Error("followed a symlink")
 		}
 

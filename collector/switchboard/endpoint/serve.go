@@ -41,8 +41,9 @@ func (o *Options) Serve(ctx context.Context, at Address, log *slog.Logger, regis
 
 	var said time.Time
 	for {
-		l, err := o.listenUnix(at.Path)
+		l, remove, err := o.listenUnix(at.Path)
 		if err == nil {
+			defer remove()
 			return o.serve(ctx, l, at.String(), nil, log, register)
 		}
 
@@ -78,7 +79,7 @@ func (o *Options) listenTCP(at Address) (net.Listener, []grpc.ServerOption, erro
 
 	options := []grpc.ServerOption{grpc.Creds(c)}
 	if token != "" {
-		options = append(options, asks(token)...)
+		options = append(options, asks(token))
 	}
 
 	l, err := net.Listen("tcp", at.TCP)

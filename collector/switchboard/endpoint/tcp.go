@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // mayServe returns why TCP may not be served like this.
@@ -128,32 +128,17 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // token without TLS, which loopback, and what Options.Insecure allows, does without.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// asks are the options of a server that wants the token with each call.
-func asks(token string) []grpc.ServerOption {
-	check := func(ctx context.Context) error {
-		for _, v := range metadata.ValueFromIncomingContext(ctx, tokenKey) {
+// asks is a server's option that wants the token with each call, before anything of it is read but its
+// headers.
+func asks(token string) grpc.ServerOption {
+	return grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		for _, v := range call.Header[tokenKey] {
 			word, ok := strings.CutPrefix(v, tokenScheme)
 			if ok && subtle.ConstantTimeCompare([]byte(word), []byte(token)) == 1 {
-				return nil
+				return ctx, nil
 			}
 		}
 
-		return status.Error(codes.Unauthenticated, "the switch wants its token: --switch-token-file or "+tokenEnvironment)
-	}
-	return []grpc.ServerOption{
-		grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-			if err := check(ctx); err != nil {
-				return nil, err
-			}
-
-			return h(ctx, r)
-		}),
-		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-			if err := check(s.Context()); err != nil {
-				return err
-			}
-
-			return h(srv, s)
-		}),
-	}
+		return nil, status.Error(codes.Unauthenticated, "the switch wants its token: --switch-token-file or "+tokenEnvironment)
+	})
 }
