@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/laggard-dev/laggard/collector/switchboard"
-	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 )
 
@@ -31,7 +30,7 @@ func (a *agent) serve(ctx context.Context) error {
 		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.board.Register) })
 	}
 
-	if a.o.SwitchServer != (endpoint.Address{}) {
+	if a.o.SwitchServer != "" {
 		follower := &switchboard.Subscriber{Board: a.board, Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Logger: a.o.Logger}
 		g.Go(func() error { return follower.Run(ctx) })
 	}

@@ -18,21 +18,21 @@ import (
 )
 
 // mayServe returns why TCP may not be served like this.
-func (o *Options) mayServe(a Address, token string) error {
-	if a.loopback() || o.Insecure || o.Cert != "" && (o.CA != "" || token != "") {
+func (o *Options) mayServe(at, token string) error {
+	if loopback(at) || o.Insecure || o.Cert != "" && (o.CA != "" || token != "") {
 		return nil
 	}
 
-	return fmt.Errorf("anybody who reaches %s could switch: give --switch-cert and --switch-key, and --switch-ca (mutual TLS) or --switch-token-file; or --switch-insecure where a network policy guards the port", a)
+	return fmt.Errorf("anybody who reaches %s could switch: give --switch-cert and --switch-key, and --switch-ca (mutual TLS) or --switch-token-file; or --switch-insecure where a network policy guards the port", at)
 }
 
 // mayCall returns why TCP may not be called like this.
-func (o *Options) mayCall(a Address) error {
-	if a.loopback() || o.Insecure || o.encrypted() {
+func (o *Options) mayCall(at string) error {
+	if loopback(at) || o.Insecure || o.encrypted() {
 		return nil
 	}
 
-	return fmt.Errorf("nobody knows who answers at %s: give --switch-ca (TLS), or --switch-insecure where a network policy guards the port", a)
+	return fmt.Errorf("nobody knows who answers at %s: give --switch-ca (TLS), or --switch-insecure where a network policy guards the port", at)
 }
 
 // pair loads the certificate anew for each handshake: it is renewed under us (by
