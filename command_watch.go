@@ -259,7 +259,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	}
 
 	if code != verdict.ExitHealthy {
-		return exitCode(code)
+		return exitError{code: code}
 	}
 
 	return nil
