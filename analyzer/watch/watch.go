@@ -82,14 +82,11 @@ type Watcher struct {
 
 // New returns a Watcher. It reads nothing yet; Close frees the state directory.
 func New(o Options) (*Watcher, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Forget = cmp.Or(o.Forget, DefaultForget)
 	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}, status: Status{Jobs: map[string]JobStatus{}}}
 	if o.Thresholds != "" {
