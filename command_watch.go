@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -202,7 +203,8 @@ func (w *observation) run(ctx context.Context) error {
 			return err
 		}
 
-		g.Go(func() error { return probes.Serve(ctx, w.watcher.Handler(w.deep)) })
+		metrics := func(counter, gauge agent.Emit) { w.watcher.Metrics(counter, gauge, w.deep) }
+		g.Go(func() error { return probes.Serve(ctx, agent.Handler(metrics, http.HandlerFunc(w.watcher.Ready))) })
 	}
 
 	if w.live.Missing() {
