@@ -152,7 +152,7 @@ func (t *traceCall) configMap(ctx context.Context, w io.Writer, server string, s
 		return usage("--job %q: want <namespace>/<job>", t.job)
 	}
 
-	api, err := (&clusterOptions{server: server}).api()
+	api, err := clusterAPI(server, false)
 	if err != nil {
 		return fmt.Errorf("--configmap: %w", err)
 	}
