@@ -284,7 +284,7 @@ func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
 // exitOf returns the verdict's exit code as an error, nil for 0.
 func exitOf(v *verdict.Verdict, minImpact float64) error {
 	if code := v.Exit(minImpact); code != verdict.ExitHealthy {
-		return exitCode(code)
+		return exitError{code: code}
 	}
 
 	return nil

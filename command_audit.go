@@ -72,7 +72,7 @@ func runAudit(c *cobra.Command, dir, store, job, output string) error {
 	}
 
 	if !report.Equal {
-		return exitCode(verdict.ExitDegraded)
+		return exitError{code: verdict.ExitDegraded}
 	}
 
 	return nil

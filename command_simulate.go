@@ -136,7 +136,7 @@ func (s *simulation) draw(t *simulate.Trace) (cfg simulate.Config, err error) {
 	}
 
 	if err != nil {
-		return cfg, usageError{err}
+		return cfg, usage("%v", err)
 	}
 
 	return cfg, nil

@@ -80,7 +80,7 @@ func (t *traceCall) do(ctx context.Context, f func(context.Context, grpc.ClientC
 	defer cancel()
 	if err := f(ctx, conn, name); err != nil {
 		// A refused connection mostly means that no agent listens there; other errors are the agent's own words.
-		if s := status.Convert(err); s.Code() == codes.Unavailable && at.TCP != "" {
+		if s := status.Convert(err); s.Code() == codes.Unavailable && !strings.HasPrefix(at, "unix:") {
 			return fmt.Errorf("call agent %s: %s; is `laggard agent` running with --listen there?", at, s.Message())
 		} else if s.Code() != codes.Unknown {
 			return fmt.Errorf("call agent %s: %s", at, s.Message())
@@ -152,7 +152,7 @@ func (t *traceCall) configMap(ctx context.Context, w io.Writer, server string, s
 		return usage("--job %q: want <namespace>/<job>", t.job)
 	}
 
-	api, err := (&clusterOptions{server: server}).api()
+	api, err := clusterAPI(server, false)
 	if err != nil {
 		return fmt.Errorf("--configmap: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,8 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/analyzer/watch/depth"
+	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/agent"
@@ -31,9 +34,18 @@ type observation struct {
 	every                       time.Duration
 	once                        bool
 	watch                       watch.Options
-	share                       shareOptions
-	cluster                     clusterOptions
-	depth                       depthOptions
+
+	// With --share: this watcher's name, how it finds the others, and for how long they wait for it.
+	share, shareBy string
+	lease          time.Duration
+	// Whom verdicts are told to.
+	kubernetes, releasing bool
+	server, webhook       string
+	cluster               health.Options
+	// Where agents' switches listen, and who they are called as.
+	depth    depth.Options
+	agents   string
+	endpoint endpoint.Options
 
 	log     *slog.Logger
 	live    *source.Live
@@ -62,7 +74,7 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
   laggard watch clickhouse://laggard@ch:9000/laggard --to clickhouse://laggard@ch:9000/laggard --share $(hostname)
   laggard watch --release --kubernetes --kubernetes-server http://127.0.0.1:8001 --dry-run=false`,
 		Args: func(c *cobra.Command, args []string) error {
-			if w.cluster.release {
+			if w.releasing {
 				return positional()(c, args)
 			}
 
@@ -74,7 +86,7 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 			}
 
 			w.log, w.out = newLogger(), c.OutOrStdout()
-			if w.cluster.release {
+			if w.releasing {
 				return w.release(c.Context())
 			}
 
@@ -99,9 +111,9 @@ Kubernetes (coordination.k8s.io) or by rows of the table verdicts: each job is f
 	f.DurationVar(&w.watch.Forget, "forget", watch.DefaultForget, "drop a job that was silent for so long, and its metrics")
 	f.StringVarP(&w.output, "output", "o", "log", "log (to stderr), or json: also one verdict a line on stdout, when it changed")
 	f.BoolVar(&w.once, "once", false, "look once, tell the cluster with --kubernetes, and exit with analyze's code of the worst job; without --state unfinished steps are judged too")
-	w.share.flags(f)
-	w.cluster.flags(f)
-	w.depth.flags(f)
+	w.shareFlags(f)
+	w.clusterFlags(f)
+	w.depthFlags(f)
 	return c
 }
 
@@ -115,21 +127,21 @@ func (w *observation) check() error {
 		return usage("--every %v: must be more than 0", w.every)
 	}
 
-	if err := errors.Join(checkMinImpact(w.watch.MinImpact), w.cluster.check()); err != nil {
+	if err := errors.Join(checkMinImpact(w.watch.MinImpact), w.checkCluster()); err != nil {
 		return err
 	}
 
-	return w.depth.check()
+	return w.checkDepth()
 }
 
 // checkFollowing refuses settings that are wrong where jobs are followed: --release, which
 // follows none, does not mind them.
 func (w *observation) checkFollowing() error {
-	if w.once && (w.cluster.webhook != "" || w.depth.options.Nodes > 0) {
+	if w.once && (w.webhook != "" || w.depth.Nodes > 0) {
 		return usage("--once posts and switches nothing: leave it out with --webhook or --deepen")
 	}
 
-	if err := w.share.check(w); err != nil {
+	if err := w.checkShare(); err != nil {
 		return err
 	}
 
@@ -160,7 +172,7 @@ func (w *observation) start(ctx context.Context) (err error) {
 		o.Sink = storeVerdicts(sink)
 	}
 
-	if w.share.name != "" {
+	if w.share != "" {
 		table, err := source.OpenLive(w.to, source.Options{})
 		if err != nil {
 			return err
@@ -202,7 +214,8 @@ func (w *observation) run(ctx context.Context) error {
 			return err
 		}
 
-		g.Go(func() error { return probes.Serve(ctx, w.watcher.Handler(w.deep)) })
+		metrics := func(counter, gauge agent.Emit) { w.watcher.Metrics(counter, gauge, w.deep) }
+		g.Go(func() error { return probes.Serve(ctx, agent.Handler(metrics, http.HandlerFunc(w.watcher.Ready))) })
 	}
 
 	if w.live.Missing() {
@@ -259,7 +272,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 	}
 
 	if code != verdict.ExitHealthy {
-		return exitCode(code)
+		return exitError{code: code}
 	}
 
 	return nil

@@ -16,34 +16,27 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// clusterOptions are the flags of watch that tell others of verdicts.
-type clusterOptions struct {
-	kubernetes, release bool
-	server, webhook     string
-	health              health.Options
+// clusterFlags tell others of verdicts. --dry-run is the default: nobody's cluster is written to by a first try.
+func (w *observation) clusterFlags(f *pflag.FlagSet) {
+	f.BoolVar(&w.kubernetes, "kubernetes", false, "tell the cluster: node condition TrainingDegraded and events, by the pod's service account (needs --dry-run=false)")
+	f.StringVar(&w.server, "kubernetes-server", "", "URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
+	f.StringVar(&w.cluster.Act, "act", "", "also act on degraded nodes: cordon, taint, or reschedule (MindCluster takes the job off them)")
+	f.IntVar(&w.cluster.MaxNodes, "max-nodes", 1, "never act on more nodes at once")
+	f.DurationVar(&w.cluster.Hold, "hold", health.DefaultHold, "how long a node must be well before condition and act are taken back (with --once at once)")
+	f.BoolVar(&w.releasing, "release", false, "take back all that laggard set on the cluster's nodes (conditions, taints, cordons, annotations) and exit; SOURCE is left out, and no watcher may run beside")
+	f.BoolVar(&w.cluster.DryRun, "dry-run", true, "only say what would be written to the cluster's nodes, and what would be switched")
+	f.StringVar(&w.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
 }
 
-// flags registers them. --dry-run is the default: nobody's cluster is written to by a first try.
-func (o *clusterOptions) flags(f *pflag.FlagSet) {
-	f.BoolVar(&o.kubernetes, "kubernetes", false, "tell the cluster: node condition TrainingDegraded and events, by the pod's service account (needs --dry-run=false)")
-	f.StringVar(&o.server, "kubernetes-server", "", "URL of the API server, e.g. of `kubectl proxy` (default: the pod's)")
-	f.StringVar(&o.health.Act, "act", "", "also act on degraded nodes: cordon, taint, or reschedule (MindCluster takes the job off them)")
-	f.IntVar(&o.health.MaxNodes, "max-nodes", 1, "never act on more nodes at once")
-	f.DurationVar(&o.health.Hold, "hold", health.DefaultHold, "how long a node must be well before condition and act are taken back (with --once at once)")
-	f.BoolVar(&o.release, "release", false, "take back all that laggard set on the cluster's nodes (conditions, taints, cordons, annotations) and exit; SOURCE is left out, and no watcher may run beside")
-	f.BoolVar(&o.health.DryRun, "dry-run", true, "only say what would be written to the cluster's nodes, and what would be switched")
-	f.StringVar(&o.webhook, "webhook", "", "URL that gets the verdict as JSON (POST) when it changed")
-}
-
-// check refuses what would act otherwise than it reads.
-func (o *clusterOptions) check() error {
-	h := &o.health
+// checkCluster refuses what would act otherwise than it reads.
+func (w *observation) checkCluster() error {
+	h := &w.cluster
 	switch {
 	case h.Act != "" && !slices.Contains(health.Acts, h.Act):
 		return usage("--act %q%s", h.Act, didYouMean(h.Act, health.Acts))
-	case h.Act != "" && !o.kubernetes:
+	case h.Act != "" && !w.kubernetes:
 		return usage("--act needs --kubernetes")
-	case o.release && !o.kubernetes:
+	case w.releasing && !w.kubernetes:
 		return usage("--release needs --kubernetes")
 	case h.Hold <= 0:
 		return usage("--hold %v: must be more than 0", h.Hold)
@@ -51,8 +44,8 @@ func (o *clusterOptions) check() error {
 		return usage("--max-nodes %d: must be at least 1", h.MaxNodes)
 	}
 
-	if o.webhook != "" {
-		if u, err := url.Parse(o.webhook); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if w.webhook != "" {
+		if u, err := url.Parse(w.webhook); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return usage("--webhook: want a URL like https://host/path")
 		}
 	}
@@ -62,9 +55,8 @@ func (o *clusterOptions) check() error {
 
 // tell adds those who want to hear of verdicts.
 func (w *observation) tell() error {
-	c := &w.cluster
-	if c.webhook != "" {
-		h := health.NewWebhook(c.webhook, w.log)
+	if w.webhook != "" {
+		h := health.NewWebhook(w.webhook, w.log)
 		w.beside = append(w.beside, h.Run)
 		w.observe(func(_ context.Context, v *verdict.Verdict, changes []watch.Change) {
 			if len(changes) > 0 {
@@ -73,7 +65,7 @@ func (w *observation) tell() error {
 		})
 	}
 
-	if !c.kubernetes {
+	if !w.kubernetes {
 		return nil
 	}
 
@@ -95,12 +87,12 @@ func (w *observation) tell() error {
 
 // health returns the cluster as the flags say.
 func (w *observation) health(minImpact func() float64) (*health.Cluster, error) {
-	api, err := w.cluster.api()
+	api, err := clusterAPI(w.server, w.cluster.DryRun && !w.releasing)
 	if err != nil {
 		return nil, err
 	}
 
-	h := w.cluster.health
+	h := w.cluster
 	h.API, h.Log, h.MinImpact, h.Jobs = api, w.log, minImpact, w.watch.Jobs
 	if w.watch.StateDir != "" {
 		h.StateFile = filepath.Join(w.watch.StateDir, "cluster.json")
@@ -151,14 +143,14 @@ func (w *observation) release(ctx context.Context) (err error) {
 		return fmt.Errorf("release: %w", err)
 	}
 
-	w.log.Info("released", "nodes", nodes, "dry_run", w.cluster.health.DryRun)
+	w.log.Info("released", "nodes", nodes, "dry_run", w.cluster.DryRun)
 	return nil
 }
 
-// api returns the API server to talk to, none where nothing is written and there is none.
-func (o *clusterOptions) api() (health.API, error) {
-	if o.server != "" || o.health.DryRun && !o.release && !health.InPod() {
-		return health.API{Server: o.server}, nil
+// clusterAPI returns the API server to talk to, none where nothing is written and there is none.
+func clusterAPI(server string, dry bool) (health.API, error) {
+	if server != "" || dry && !health.InPod() {
+		return health.API{Server: server}, nil
 	}
 
 	api, err := health.OfPod()

@@ -51,17 +51,17 @@ func TestDepth_Usage(t *testing.T) {
 	}
 
 	for _, c := range []struct {
-		o    depthOptions
+		o    observation
 		want string
 	}{
-		{depthOptions{options: depth.Options{Nodes: -1}}, "want a number of nodes"},
-		{depthOptions{options: depth.Options{Nodes: 1}, agents: "{node}:1"}, "--deepen-for"},
-		{depthOptions{options: depth.Options{Nodes: 1, Longest: 1}}, "--deepen needs --agents"},
-		{depthOptions{options: depth.Options{Nodes: 1, Longest: 1}, agents: "/nowhere"}, "an address with {node} in it"},
-		{depthOptions{options: depth.Options{Nodes: 1, Longest: 1}, agents: list}, ""},
-		{depthOptions{}, ""},
+		{observation{depth: depth.Options{Nodes: -1}}, "want a number of nodes"},
+		{observation{depth: depth.Options{Nodes: 1}, agents: "{node}:1"}, "--deepen-for"},
+		{observation{depth: depth.Options{Nodes: 1, Longest: 1}}, "--deepen needs --agents"},
+		{observation{depth: depth.Options{Nodes: 1, Longest: 1}, agents: "/nowhere"}, "an address with {node} in it"},
+		{observation{depth: depth.Options{Nodes: 1, Longest: 1}, agents: list}, ""},
+		{observation{}, ""},
 	} {
-		if err := c.o.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := c.o.checkDepth(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
 		}
 	}

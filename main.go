@@ -62,17 +62,17 @@ func run(args []string) int {
 		return 0
 	}
 
+	exit, ok := errors.AsType[exitError](err)
+	if !ok {
+		exit.code = verdict.ExitError
+	}
+
 	// A verdict's code is no error to print: the verdict was printed.
-	if exit, ok := errors.AsType[exitCode](err); ok {
-		return int(exit)
+	if !ok || exit.words != "" {
+		fmt.Fprintf(os.Stderr, "laggard: %v\n", err)
 	}
 
-	fmt.Fprintf(os.Stderr, "laggard: %v\n", err)
-	if _, ok := errors.AsType[usageError](err); ok {
-		return verdict.ExitUsage
-	}
-
-	return verdict.ExitError
+	return exit.code
 }
 
 // rootCommand assembles the table.
@@ -120,17 +120,18 @@ func commandNames(c *cobra.Command) []string {
 	return names
 }
 
-// exitCode ends the program with a code and no message: the message was the data.
-type exitCode int
+// exitError ends the program with a code of its own, and no message where there are no words: the
+// message was the data.
+type exitError struct {
+	code  int
+	words string
+}
 
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e exitError) Error() string { return e.words }
 
-// usageError is a command line that can't be carried out as it stands.
-type usageError struct{ error }
-
-// usage is an error of the command line: exit code 2.
+// usage is an error of a command line that can't be carried out as it stands.
 func usage(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
+	return exitError{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
 
 // flagError turns the flag library's error into a usage error with the nearest flag.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // settingsOf runs a command with two settings and returns what it saw.
@@ -70,8 +72,8 @@ func TestSettingsErrorsNameTheKey(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, err := settingsOf(t, tt.file, tt.args...)
-			var u usageError
-			if !errors.As(err, &u) || !strings.Contains(err.Error(), tt.want) {
+			var u exitError
+			if !errors.As(err, &u) || u.code != verdict.ExitUsage || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("err = %v, want a usage error with %q", err, tt.want)
 			}
 		})

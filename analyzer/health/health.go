@@ -162,6 +162,7 @@ func New(o Options) (*Cluster, error) {
 	}
 
 	o.MaxNodes = cmp.Or(max(0, o.MaxNodes), 1)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Hold = cmp.Or(o.Hold, DefaultHold)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -169,10 +170,6 @@ func New(o Options) (*Cluster, error) {
 
 	if o.MinImpact == nil {
 		o.MinImpact = func() float64 { return 0 }
-	}
-
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 
 	c := &Cluster{o: o, wake: NewWaker(), said: map[string]opinions{}, later: map[string]*backoff{},

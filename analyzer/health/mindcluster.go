@@ -78,7 +78,7 @@ func (m *rescheduling) find(node string) call {
 				Items []struct {
 					Metadata struct {
 						Name, Namespace, UID string
-						Labels               map[string]string
+						Labels               map[string]*string
 					}
 				}
 			}
@@ -98,14 +98,7 @@ func (m *rescheduling) find(node string) call {
 				}
 
 				m.Path = ascendJobs + "/namespaces/" + url.PathEscape(j.Namespace) + "/ascendjobs/" + url.PathEscape(j.Name)
-				m.Strategy, m.Scheduling = nil, nil
-				if v, ok := j.Labels[strategyLabel]; ok {
-					m.Strategy = &v
-				}
-
-				if v, ok := j.Labels[schedulingLabel]; ok {
-					m.Scheduling = &v
-				}
+				m.Strategy, m.Scheduling = j.Labels[strategyLabel], j.Labels[schedulingLabel]
 			}
 
 			return nil

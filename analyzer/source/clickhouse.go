@@ -24,6 +24,8 @@ type database struct {
 	at   ddl.Address
 	conn driver.Conn
 	rows uint64 // about how many rows one query brings
+	// timed: the tables have a column ts, which prunes partitions; nil not asked yet.
+	timed *bool
 }
 
 // readTimeout bounds one query.
@@ -75,7 +77,8 @@ func connect(ctx context.Context, at ddl.Address, o Options) (*database, error) 
 	return d, nil
 }
 
-// Close implements Source.
+// name and Close implement tables.
+func (d *database) name() string { return d.at.String() }
 func (d *database) Close() error { return d.conn.Close() }
 
 // Codes of ClickHouse's errors that a person can do something about, by the numbers of its
@@ -148,7 +151,7 @@ func firstLine(s string) string {
 	return s
 }
 
-// Jobs implements Source. It asks the small table of ranks, and the table of steps only where
+// Jobs implements tables. It asks the small table of ranks, and the table of steps only where
 // that is empty.
 func (d *database) Jobs(ctx context.Context) (jobs []string, err error) {
 	for _, table := range []string{row.RanksTable, row.StepsTable} {

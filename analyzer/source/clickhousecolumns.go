@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
-
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 )
@@ -79,13 +77,9 @@ func (d *database) columns(ctx context.Context, q string, each func([]native.Col
 		return d.explain("connect to", err)
 	}
 
-	if err = l.Select(ctx, q, readSettings, each); err != nil {
+	if err = l.Select(ctx, q, o.Settings, each); err != nil {
 		err = d.explain("read", err)
 	}
 
 	return errors.Join(err, l.Close())
 }
-
-// readSettings go with each query: what a shard that is down holds is missing, an error and
-// not a smaller job.
-var readSettings = clickhouse.Settings{"skip_unavailable_shards": 0}

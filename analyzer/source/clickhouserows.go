@@ -16,12 +16,6 @@ import (
 // of them, large enough that the round trip does not count.
 const rangeRows = 64 << 10
 
-// Load implements Source: tables are read by ranges of ranks, which are ranges of their primary
-// key.
-func (d *database) Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
-	return loadTables(ctx, d, d.at.String(), job, take, o)
-}
-
 // ranks implements tables.
 func (d *database) ranks(ctx context.Context, job string, _ Options) ([]row.Rank, error) {
 	// A large job's rows are kilobytes of ranks each: of so many comes a block.
@@ -39,8 +33,8 @@ func (d *database) sign(ctx context.Context, job string) (string, error) {
 	return fmt.Sprint(n, versions, started), err
 }
 
-// split implements tables. The server neither sorts nor looks for doubles (LIMIT 1 BY): that was
-// two fifths of its work.
+// split implements tables: they are read by ranges of ranks, which are ranges of their primary key.
+// The server neither sorts nor looks for doubles (LIMIT 1 BY): that was two fifths of its work.
 func (d *database) split(ctx context.Context, table, job string) ([]part, error) {
 	ranges, err := d.ranges(ctx, table, job)
 	parts := make([]part, len(ranges))

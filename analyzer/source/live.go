@@ -65,7 +65,7 @@ func (l *Live) now(ctx context.Context) (Source, error) {
 	case l.scheme == clickHouseScheme:
 		return l.connected(ctx)
 	case !l.files():
-		return &store{dir: l.at}, nil
+		return stored{&store{dir: l.at}}, nil
 	}
 
 	dir := l.at
@@ -84,17 +84,16 @@ func (l *Live) now(ctx context.Context) (Source, error) {
 // connected returns the database, which is connected to at the first use, and again after an error
 // of connecting.
 func (l *Live) connected(ctx context.Context) (Source, error) {
-	if l.db != nil {
-		return l.db, nil
+	if l.db == nil {
+		db, err := openClickHouse(ctx, l.at, l.o)
+		if err != nil {
+			return nil, err
+		}
+
+		l.db = db
 	}
 
-	db, err := openClickHouse(ctx, l.at, l.o)
-	if err != nil {
-		return nil, err // a nil *database would be a Source
-	}
-
-	l.db = db
-	return db, nil
+	return stored{l.db}, nil
 }
 
 // files reports whether the source is a directory of segments or profiles, or may become one.
@@ -150,16 +149,14 @@ func (l *Live) Follow(ctx context.Context, job string, cursor []byte) (feed.Read
 // Verdicts returns the newest row of each node, group and finding of a job, of those newer than
 // since, from the table of verdicts, which ClickHouse alone has for many watchers.
 func (l *Live) Verdicts(ctx context.Context, job string, since int64) ([]row.Verdict, error) {
-	s, err := l.now(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	db, ok := s.(*database)
-	if !ok {
+	if l.scheme != clickHouseScheme {
 		return nil, fmt.Errorf("read verdicts of %s: watchers share a ClickHouse store, and this is none", Redact(l.at))
 	}
 
+	if _, err := l.connected(ctx); err != nil {
+		return nil, err
+	}
+
 	where := fmt.Sprintf("at_ns > %d", since)
-	return selectRows[row.Verdict](ctx, db, row.VerdictsTable, job, where, "ORDER BY at_ns DESC, step DESC LIMIT 1 BY node, `group`, finding")
+	return selectRows[row.Verdict](ctx, l.db, row.VerdictsTable, job, where, "ORDER BY at_ns DESC, step DESC LIMIT 1 BY node, `group`, finding")
 }

@@ -114,7 +114,7 @@ func (r *fileReader) begin(d segment.RankDir) (*rankReader, error) {
 		return nil, fmt.Errorf("read rank %d: %w", d.Rank, err)
 	}
 
-	k.segment, k.offset, k.resume = p.Segment, p.Offset, p.Segment != ""
+	k.segment, k.offset = p.Segment, p.Offset
 	return k, nil
 }
 

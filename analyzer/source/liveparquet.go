@@ -5,27 +5,16 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// newFiles are the files of a job in a Parquet store that were not handed over yet.
-type newFiles struct {
-	s     *store
-	o     Options
-	job   string
-	done  map[string]bool // tables and base names of those that were
-	batch []file          // that the last look found
-}
-
-// file is one of them.
+// file is one of a table that was not handed over yet.
 type file struct {
 	table, path string
 	spans       []span
@@ -35,38 +24,23 @@ type file struct {
 // name is what a cursor keeps.
 func (f *file) name() string { return f.table + "/" + filepath.Base(f.path) }
 
-// follow implements Source.
-func (s *store) follow(o Options, job string, from []byte) (feed.Reader, error) {
-	c, err := goOn("Parquet store "+s.dir, from)
-	if err != nil {
-		return nil, err
-	}
-
-	n := &newFiles{s: s, o: o, job: job, done: map[string]bool{}}
-	for _, name := range c.Done {
-		n.done[name] = true
-	}
-
-	return newStoreReader(s, n, o, job)
-}
-
-// look implements news.
-func (n *newFiles) look(_ context.Context, communications bool) (rows, first, last int64, err error) {
-	n.batch = nil
+// look implements tables.
+func (s *store) look(_ context.Context, r *storeReader) (rows, first, last int64, err error) {
+	r.at.found = nil
 	first, last = math.MaxInt64, math.MinInt64
 	for _, table := range []string{row.StepsTable, row.CommunicationsTable} {
-		if table == row.CommunicationsTable && !communications {
+		if table == row.CommunicationsTable && !r.comms {
 			continue
 		}
 
-		paths, err := n.s.files(table, n.job)
+		paths, err := s.files(table, r.job)
 		if err != nil {
 			return 0, 0, 0, err
 		}
 
 		for _, path := range paths {
 			f := file{table: table, path: path}
-			if n.done[f.name()] {
+			if _, done := slices.BinarySearch(r.at.Done, f.name()); done {
 				continue
 			}
 
@@ -79,7 +53,7 @@ func (n *newFiles) look(_ context.Context, communications bool) (rows, first, la
 				return 0, 0, 0, err
 			}
 
-			n.batch = append(n.batch, f)
+			r.at.found = append(r.at.found, f)
 			rows, first, last = rows+some, min(first, f.first), max(last, f.last)
 		}
 	}
@@ -87,11 +61,11 @@ func (n *newFiles) look(_ context.Context, communications bool) (rows, first, la
 	return rows, first, last, nil
 }
 
-// read implements news.
-func (n *newFiles) read(ctx context.Context, from, to int64, _ bool) (*row.Rows, error) {
-	rows := &row.Rows{}
-	err := inOrder(ctx, len(n.batch), n.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
-		return n.batch[i].read(n.job, from, to)
+// read implements tables.
+func (s *store) read(ctx context.Context, r *storeReader, from, to int64) (*row.Rows, error) {
+	rows, found := &row.Rows{}, r.at.found
+	err := inOrder(ctx, len(found), r.o.workers(), func(_ context.Context, i int) (*row.Rows, error) {
+		return found[i].read(r.job, from, to)
 	}, func(_ int, some *row.Rows) error {
 		rows.Add(some)
 		return nil
@@ -102,18 +76,6 @@ func (n *newFiles) read(ctx context.Context, from, to int64, _ bool) (*row.Rows,
 	})
 	return rows, err
 }
-
-// taken implements news.
-func (n *newFiles) taken(_ *row.Rows, last bool) {
-	for i := range n.batch {
-		if last {
-			n.done[n.batch[i].name()] = true
-		}
-	}
-}
-
-// cursor implements news.
-func (n *newFiles) cursor() cursor { return cursor{Done: slices.Sorted(maps.Keys(n.done))} }
 
 // startColumn is the start alone, which is the same in both tables.
 var startColumn = slices.DeleteFunc(columnsOfSteps(), func(c column[row.Step]) bool { return c.name != "start_ns" })
@@ -163,7 +125,7 @@ func (f *file) read(job string, from, to int64) (*row.Rows, error) {
 	return all, nil
 }
 
-// newest returns when the job's newest file was written.
+// newest implements tables: when the job's newest file was written.
 func (s *store) newest(_ context.Context, job string) (time.Time, error) {
 	var newest time.Time
 	for _, table := range []string{row.StepsTable, row.RanksTable} {

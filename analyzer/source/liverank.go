@@ -21,7 +21,7 @@ type rankReader struct {
 	stream  *rollup.Stream
 	segment string // being read, "" before the first
 	offset  int64
-	resume  bool // the stream must be told of segment first
+	told    bool // the stream was, of segment
 	newest  int64
 	length  int64 // of the last step
 	atEnd   bool  // everything that is there was read
@@ -97,7 +97,7 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 			return true, 0, nil
 		}
 
-		k.segment, k.offset, k.resume = segment.Plain(list[at].Name), 0, false
+		k.segment, k.offset, k.told = segment.Plain(list[at].Name), 0, false
 	}
 
 	path := filepath.Join(k.dir.Path, list[at].Name)
@@ -111,43 +111,36 @@ func (k *rankReader) some(n int64) (done bool, read int64, err error) {
 	}
 
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if k.resume && k.offset > 0 { // else the first line tells the stream below
-		line, _, err := f.Next()
-		if errors.Is(err, io.EOF) && f.Damage() != nil {
-			return k.end(f, list, at), 1, nil
-		}
-
-		if err != nil {
-			return false, 0, fmt.Errorf("read %s: %w", path, err)
-		}
-
-		k.stream.Segment(segment.Identity(k.dir.Job, k.dir.Rank, list[at].Name, line), list[at].Name)
+	if k.told {
+		err = f.SeekTo(k.offset)
 	}
 
-	k.resume = false
-	if k.offset > 0 {
-		if err := f.SeekTo(k.offset); err != nil {
-			return false, 0, err
-		}
-	}
-
-	for read < n {
-		line, offset, err := f.Next()
-		if errors.Is(err, io.EOF) {
-			return k.end(f, list, at), read + 1, nil
+	for err == nil && read < n {
+		var line []byte
+		var offset int64
+		if line, offset, err = f.Next(); err != nil {
+			break
 		}
 
-		if err != nil {
-			return false, read, fmt.Errorf("read %s: %w", path, err)
-		}
-
-		if offset == 0 {
+		if !k.told { // of a process before us the first line is none of those to read
 			k.stream.Segment(segment.Identity(k.dir.Job, k.dir.Rank, list[at].Name, line), list[at].Name)
+			k.told = true
+			if k.offset > 0 {
+				err = f.SeekTo(k.offset)
+				continue
+			}
 		}
 
 		k.stream.Line(offset, line)
 		k.offset = f.Offset()
 		read += int64(len(line)) + 1
+	}
+
+	switch {
+	case errors.Is(err, io.EOF) && (k.told || k.offset == 0 || f.Damage() != nil):
+		return k.end(f, list, at), read + 1, nil
+	case err != nil:
+		return false, read, fmt.Errorf("read %s: %w", path, err)
 	}
 
 	return false, read, nil
@@ -170,6 +163,6 @@ func (k *rankReader) end(f *segment.Reader, list []segment.Info, at int) (last b
 
 	// Nobody writes to a segment that another one follows, so a line without its end never gets one.
 	k.stream.Torn(f.Torn())
-	k.segment, k.offset = segment.Plain(list[at+1].Name), 0
+	k.segment, k.offset, k.told = segment.Plain(list[at+1].Name), 0, false
 	return false
 }

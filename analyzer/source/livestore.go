@@ -26,35 +26,28 @@ const (
 // of start times.
 type storeReader struct {
 	s        tables
-	news     news
 	o        Options
 	job      string
 	topology *topology.File
 	known    string // sign of the table of ranks that was handed over
 	comms    bool   // communications are of use
+	at       cursor // behind what was handed over
 
 	// The rows of a first look are those of the whole job: windows bound what is held of them.
 	from, width    int64 // windows of the look at hand
 	window, number int
 }
 
-// news are the rows of a job that were not handed over yet. Communications may be of no use.
-type news interface {
-	// look finds out how many there are, and from when to when they start. After a window that was
-	// not taken it finds the same again.
-	look(ctx context.Context, communications bool) (rows, first, last int64, err error)
-	// read returns those that start in [from, to), the steps by their starts. math.MaxInt64 is no end:
-	// what came since the look may be read with it.
-	read(ctx context.Context, from, to int64, communications bool) (*row.Rows, error)
-	// taken says that rows of read were taken, and with the last window all that look found.
-	taken(rows *row.Rows, last bool)
-	cursor() cursor
-}
+// follow implements Source. It reads the given topology once: a file that is wrong is an error before
+// any row is.
+func (s stored) follow(o Options, job string, from []byte) (feed.Reader, error) {
+	r := &storeReader{s: s, o: o, job: job}
+	var err error
+	if r.at, err = goOn(s.name(), from); err == nil {
+		r.topology, err = o.givenTopology()
+	}
 
-// newStoreReader reads the given topology once: a file that is wrong is an error before any row is.
-func newStoreReader(s tables, n news, o Options, job string) (*storeReader, error) {
-	given, err := o.givenTopology()
-	return &storeReader{s: s, news: n, o: o, job: job, topology: given}, err
+	return r, err
 }
 
 // Read implements feed.Reader: what is stored is finished, and waits for nothing.
@@ -64,7 +57,7 @@ func (r *storeReader) Read(ctx context.Context, _ feed.Stage, take func(*row.Row
 			return false, err
 		}
 
-		rows, first, last, err := r.news.look(ctx, r.comms)
+		rows, first, last, err := r.s.look(ctx, r)
 		if err != nil || rows == 0 {
 			return false, err
 		}
@@ -82,7 +75,7 @@ func (r *storeReader) Read(ctx context.Context, _ feed.Stage, take func(*row.Row
 		to = math.MaxInt64
 	}
 
-	rows, err := r.news.read(ctx, from, to, r.comms)
+	rows, err := r.s.read(ctx, r, from, to)
 	if err == nil {
 		err = take(rows)
 	}
@@ -92,7 +85,7 @@ func (r *storeReader) Read(ctx context.Context, _ feed.Stage, take func(*row.Row
 		return false, err
 	}
 
-	r.news.taken(rows, r.window == r.number)
+	r.at.taken(rows, r.window == r.number)
 	return r.window < r.number, nil
 }
 
@@ -121,13 +114,35 @@ func (r *storeReader) Topology() *topology.File { return r.topology }
 func (r *storeReader) Damaged() []string { return nil }
 
 // Cursor implements feed.Reader.
-func (r *storeReader) Cursor() []byte { return r.news.cursor().text() }
+func (r *storeReader) Cursor() []byte { return r.at.text() }
 
-// cursor is what a reader's Cursor says, as JSON: one of these, by what is followed.
+// cursor is what a reader's Cursor says, as JSON, by what is followed.
 type cursor struct {
-	Since int64                    `json:"since,omitempty"` // ClickHouse: the newest start that was handed over, ns
+	Since int64                    `json:"since,omitempty"` // a store: the newest start that was handed over, ns
 	Done  []string                 `json:"done,omitempty"`  // Parquet: the files that were handed over, sorted
 	Ranks map[int]segment.Position `json:"ranks,omitempty"` // segments: where each rank's rollup goes on
+
+	// What the last look found, and of ClickHouse the one whose rows were all handed over.
+	found       []file
+	sight, seen string
+}
+
+// taken moves the cursor behind rows that were taken, which with the last window are all that look found.
+func (c *cursor) taken(rows *row.Rows, last bool) {
+	for i := range rows.Steps {
+		c.Since = max(c.Since, rows.Steps[i].StartNs)
+	}
+
+	if !last {
+		return
+	}
+
+	for i := range c.found {
+		c.Done = append(c.Done, c.found[i].name())
+	}
+
+	slices.Sort(c.Done)
+	c.seen, c.found = c.sight, nil
 }
 
 // goOn reads a cursor, nil from the beginning, where of names what is followed.
@@ -144,7 +159,7 @@ func goOn(of string, text []byte) (c cursor, err error) {
 }
 
 // text writes a cursor.
-func (c cursor) text() []byte {
+func (c *cursor) text() []byte {
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic("BUG: marshal cursor: " + err.Error())

@@ -37,13 +37,14 @@ func openParquet(dir string) (Source, error) {
 			dir, row.StepsTable, layout.FolderPrefix, dir)
 	}
 
-	return &store{dir: dir}, nil
+	return stored{&store{dir: dir}}, nil
 }
 
-// Close implements Source.
+// name and Close implement tables.
+func (s *store) name() string { return "Parquet store " + s.dir }
 func (s *store) Close() error { return nil }
 
-// Jobs implements Source.
+// Jobs implements tables.
 func (s *store) Jobs(context.Context) ([]string, error) {
 	var jobs []string
 	for _, table := range []string{row.StepsTable, row.RanksTable} {
@@ -64,7 +65,7 @@ func (s *store) Jobs(context.Context) ([]string, error) {
 func (s *store) folders(table string) (map[string]string, error) {
 	paths, err := layout.Folders(s.dir, table)
 	if err != nil {
-		return nil, fmt.Errorf("list jobs of Parquet store %s: %w", s.dir, err)
+		return nil, fmt.Errorf("list jobs of %s: %w", s.name(), err)
 	}
 
 	folders := map[string]string{}
@@ -115,11 +116,6 @@ func (s *store) files(table, job string) ([]string, error) {
 	}
 
 	return layout.Files(folders[job])
-}
-
-// Load implements Source.
-func (s *store) Load(ctx context.Context, job string, take func(*row.Rows), o Options) (Info, error) {
-	return loadTables(ctx, s, "Parquet store "+s.dir, job, take, o)
 }
 
 // split implements tables.

@@ -60,18 +60,8 @@ func (t *tree) Records(ctx context.Context, job string, o Options, take func([]r
 	return g.Wait()
 }
 
-// Records implements Source.
-func (s *store) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
-	ranks, err := s.ranks(ctx, job, o)
-	if err != nil {
-		return err
-	}
-
-	if err := take(ranks, nil); err != nil {
-		return err
-	}
-
-	// A file is read in parts by layout.Read, so memory does not grow with it.
+// records implements tables. A file is read in parts by layout.Read, so memory does not grow with it.
+func (s *store) records(ctx context.Context, job string, take func([]row.Record) error) error {
 	paths, err := s.files(row.RecordsTable, job)
 	if err != nil {
 		return err
@@ -82,7 +72,7 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 			return err
 		}
 
-		if err := layout.Read(path, func(rows []row.Record) error { return take(nil, rows) }); err != nil {
+		if err := layout.Read(path, take); err != nil {
 			return fmt.Errorf("read ranges: %w", err)
 		}
 	}
@@ -90,17 +80,8 @@ func (s *store) Records(ctx context.Context, job string, o Options, take func([]
 	return nil
 }
 
-// Records implements Source.
-func (d *database) Records(ctx context.Context, job string, o Options, take func([]row.Rank, []row.Record) error) error {
-	ranks, err := d.ranks(ctx, job, o)
-	if err != nil {
-		return err
-	}
-
-	if err := take(ranks, nil); err != nil {
-		return err
-	}
-
+// records implements tables.
+func (d *database) records(ctx context.Context, job string, take func([]row.Record) error) error {
 	ranges, err := d.ranges(ctx, row.RecordsTable, job)
 	if err != nil {
 		return err
@@ -109,7 +90,7 @@ func (d *database) Records(ctx context.Context, job string, o Options, take func
 	for _, r := range ranges {
 		rows, err := selectRows[row.Record](ctx, d, row.RecordsTable, job, r.where(), "ORDER BY segment, offset LIMIT 1 BY segment, offset")
 		if err == nil {
-			err = take(nil, rows)
+			err = take(rows)
 		}
 
 		if err != nil {

@@ -26,6 +26,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -179,10 +181,10 @@ func Open(ctx context.Context, spec string, o Options) (Source, error) {
 	case scheme == clickHouseScheme:
 		db, err := openClickHouse(ctx, at, o)
 		if err != nil {
-			return nil, err // a nil *database would be a Source
+			return nil, err
 		}
 
-		return db, nil
+		return stored{db}, nil
 	case scheme == parquetScheme:
 		return openParquet(at)
 	}
@@ -244,25 +246,17 @@ const forms = "SOURCE is a directory, a folder or file of profiles, parquet:DIR 
 // checkDir returns an error a person can act on when path is no directory that
 // can be listed.
 func checkDir(what, path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("open %s %s: no such directory: check the path; %s", what, path, forms)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("open %s %s: no permission to look into it: run as its owner, or give this user read and execute permission", what, path)
-	case err != nil:
-		return fmt.Errorf("open %s: %w", what, err)
-	case !info.IsDir():
-		return fmt.Errorf("open %s %s: a file, not a directory: give the directory that holds it; %s", what, path, forms)
-	}
-
-	d, err := os.Open(path)
+	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err == nil {
 		_, err = d.Readdirnames(1)
 		err = errors.Join(err, d.Close())
 	}
 
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open %s %s: no such directory: check the path; %s", what, path, forms)
+	case errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("open %s %s: a file, not a directory: give the directory that holds it; %s", what, path, forms)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open %s %s: no permission to read it: run as its owner, or give this user read and execute permission", what, path)
 	case errors.Is(err, io.EOF):

@@ -91,7 +91,7 @@ func inRanges(t *testing.T, spec, job string, rowsEach uint64) int {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	s.(*database).rows = rowsEach
+	s.(stored).tables.(*database).rows = rowsEach
 	calls := 0
 	info, err := s.Load(t.Context(), job, new(row.Rows).Add, Options{Progress: func(done, total int) {
 		if calls++; done != calls || total < 8 {

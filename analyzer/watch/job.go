@@ -12,9 +12,21 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// job follows one job. It is used by one goroutine.
+// job follows one job. It is used by one goroutine. Its exported fields, and those of what they point
+// at, are its memory: they are kept over restarts as they are. The engine saves itself.
 type job struct {
-	memory
+	Job     string
+	Feed    *feed.Feed
+	Cursor  []byte        // of the source
+	Stated  []statement   // what was published last
+	Unsent  []row.Verdict // decided, not yet acknowledged by the sink
+	LastNs  int64         // start of the newest step that was judged
+	Newest  int64         // start of the newest row that was read
+	Changes uint64
+	Moved   time.Time // when rows came last
+	Judged  bool      // a step was: the engine follows in a state file
+
+	engine  *detect.Engine // nil before the first step
 	reader  feed.Reader
 	verdict *verdict.Verdict
 	dirty   bool     // differs from what was saved
@@ -26,9 +38,9 @@ type job struct {
 // maxUnsent bounds what waits for a sink that fails; the oldest go first.
 const maxUnsent = 4096
 
-func newJob(name string) *job {
-	return &job{memory: memory{Job: name, Feed: feed.New()}}
-}
+// newJob returns a job of which nothing was read. Its maps are there: gob makes one as large as a stream
+// says.
+func newJob(name string) *job { return &job{Job: name, Feed: feed.New()} }
 
 // observe gives a column to the engine, which is made of the first one.
 func (j *job) observe(cfg detect.Config) func(*frame.Column) {

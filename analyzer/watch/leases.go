@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/health"
@@ -45,8 +46,7 @@ type Leases struct {
 	seen  map[string]sighting // of others, by the Lease's name
 	away  bool                // the API server did not answer the last time
 
-	mu    sync.Mutex
-	until time.Time // others may take the jobs from then on
+	until atomic.Pointer[time.Time] // others may take the jobs from then on
 }
 
 // sighting is since when a Lease has been as it is.
@@ -68,6 +68,7 @@ const (
 func NewLeases(api health.API, namespace, name, store string, lease time.Duration, log *slog.Logger) *Leases {
 	l := &Leases{API: api, Namespace: namespace, Name: name, Store: store, Lease: lease, Now: time.Now, Log: log, seen: map[string]sighting{}}
 	l.id = name + "_" + rand.Text()[:8]
+	l.hold(time.Time{})
 	return l
 }
 
@@ -96,19 +97,9 @@ func (l *Leases) Mine(ctx context.Context, jobs []string) ([]string, error) {
 // Held implements Holder.
 func (l *Leases) Held() bool { return l.Now().Before(l.ends()) }
 
-// ends is when others may take the jobs, the zero time where they may at once.
-func (l *Leases) ends() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.until
-}
-
-// hold says until when the jobs are this watcher's.
-func (l *Leases) hold(until time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until = until
-}
+// ends is when others may take the jobs, the zero time where they may at once; hold sets it.
+func (l *Leases) ends() time.Time      { return *l.until.Load() }
+func (l *Leases) hold(until time.Time) { l.until.Store(&until) }
 
 // Leave implements Holder.
 func (l *Leases) Leave(ctx context.Context) error {

@@ -7,33 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
-	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
-	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// memory is all that is kept of a job over restarts. Its exported fields, and those
-// of what they point at, are saved as they are; the engine saves itself.
-type memory struct {
-	Job     string
-	Feed    *feed.Feed
-	Cursor  []byte        // of the source
-	Stated  []statement   // what was published last
-	Unsent  []row.Verdict // decided, not yet acknowledged by the sink
-	LastNs  int64         // start of the newest step that was judged
-	Newest  int64         // start of the newest row that was read
-	Changes uint64
-	Moved   time.Time // when rows came last
-	Judged  bool      // a step was: the engine follows in a state file
-
-	engine *detect.Engine // nil before the first step
-}
-
 // stateMagic begins a state file: a checksum of the rest follows, then the rest: a gob
-// stream of the version and the memory, and the engine's own stream.
+// stream of the version and the job's memory, and the engine's own stream.
 const stateMagic = "laggard-watch-state\n"
 
 // stateVersion is the version of what stands before the engine; another one is not
@@ -44,17 +24,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const stateHead = len(stateMagic) + crc32.Size
 
-// encode returns the memory as a state file.
-func (m *memory) encode() ([]byte, error) {
+// encode returns the job's memory as a state file.
+func (j *job) encode() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(stateMagic)
 	// Room for the checksum, which is known last.
 	b.Write(make([]byte, crc32.Size))
-	m.Judged = m.engine != nil
+	j.Judged = j.engine != nil
 	enc := gob.NewEncoder(&b)
-	err := errors.Join(enc.Encode(stateVersion), enc.Encode(m))
-	if err == nil && m.Judged {
-		err = m.engine.Save(&b)
+	err := errors.Join(enc.Encode(stateVersion), enc.Encode(j))
+	if err == nil && j.Judged {
+		err = j.engine.Save(&b)
 	}
 
 	if err != nil {
@@ -66,9 +46,9 @@ func (m *memory) encode() ([]byte, error) {
 	return data, nil
 }
 
-// decode makes a memory of a state file, or returns detect.ErrState: it is of another
+// decode makes a job of a state file, or returns detect.ErrState: it is of another
 // version, cut, damaged or made up. The engine gets those thresholds.
-func decode(data []byte, cfg detect.Config) (*memory, error) {
+func decode(data []byte, cfg detect.Config) (*job, error) {
 	if len(data) < stateHead || string(data[:len(stateMagic)]) != stateMagic {
 		return nil, fmt.Errorf("%w: it does not begin like one", detect.ErrState)
 	}
@@ -88,28 +68,27 @@ func decode(data []byte, cfg detect.Config) (*memory, error) {
 		return nil, fmt.Errorf("%w: version %d, want %d", detect.ErrState, version, stateVersion)
 	}
 
-	// The map is there: gob makes one as large as the stream says.
-	m := &memory{Feed: feed.New()}
-	if err := dec.Decode(m); err != nil {
+	j := newJob("")
+	if err := dec.Decode(j); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
 
-	if m.Judged {
+	if j.Judged {
 		var err error
-		if m.engine, err = detect.Restore(r, cfg); err != nil {
+		if j.engine, err = detect.Restore(r, cfg); err != nil {
 			return nil, err
 		}
 	}
 
 	// The feed goes on in the layout that the engine saw last: a new one would tell it of a change.
 	var last *frame.Layout
-	if m.engine != nil {
-		last = m.engine.Layout()
+	if j.engine != nil {
+		last = j.engine.Layout()
 	}
 
-	if err := m.Feed.Restore(last); err != nil {
+	if err := j.Feed.Restore(last); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
 
-	return m, nil
+	return j, nil
 }

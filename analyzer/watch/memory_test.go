@@ -30,6 +30,7 @@ import (
 var caches = map[string][]string{
 	"feed.Feed":    {"layout", "owners", "passed", "offs", "offKnown", "world"},
 	"feed.process": {"at", "row", "turn"},
+	"watch.job":    {"reader", "verdict", "dirty", "taken", "failing", "damaged"}, // of a process
 }
 
 // sameMemory compares memories field by field, private ones too. Package detect holds
@@ -72,8 +73,8 @@ func TestState_HoldsTheMemory(t *testing.T) {
 					continue
 				}
 
-				want := &w.jobs[s.job].memory
-				got, err := w.state.load(s.job, w.cfg)
+				want := w.jobs[s.job]
+				got, err := w.load(s.job)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -174,7 +175,7 @@ func TestState_FlippedBytes(t *testing.T) {
 		}
 	}
 
-	good, err := os.ReadFile(w.state.file(s.job))
+	good, err := os.ReadFile(w.stateFile(s.job))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +214,7 @@ const shapeOfState = 0x9f347e60
 // be read as if it were of this build.
 func TestState_VersionFollowsShape(t *testing.T) {
 	h := fnv.New32a()
-	shape(t, h, reflect.TypeFor[memory](), "state")
+	shape(t, h, reflect.TypeFor[job](), "state")
 	if got := h.Sum32(); got != shapeOfState {
 		t.Fatalf("the shape of the state is %#x, that of version %d was %#x: raise stateVersion in memory.go, and set shapeOfState", got, stateVersion, uint32(shapeOfState))
 	}

@@ -8,47 +8,26 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Handler answers /metrics, /healthz and /readyz; it is ready once a look has succeeded. deep
-// returns how many nodes are recorded in depth, and how many calls of switches failed; nil where
-// nothing is.
-func (w *Watcher) Handler(deep func() (nodes, failures int)) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) { collect(ch, w.Status(), deep) }))
+// Ready answers /readyz: the watcher is ready once a look has succeeded.
+func (w *Watcher) Ready(answer http.ResponseWriter, _ *http.Request) {
+	if s := w.Status(); s.LastLook.IsZero() {
+		http.Error(answer, "no look has succeeded yet: "+s.LastError, http.StatusServiceUnavailable)
+		return
+	}
 
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(answer http.ResponseWriter, _ *http.Request) { fmt.Fprintln(answer, "ok") })
-	mux.HandleFunc("GET /readyz", func(answer http.ResponseWriter, _ *http.Request) {
-		if s := w.Status(); s.LastLook.IsZero() {
-			http.Error(answer, "no look has succeeded yet: "+s.LastError, http.StatusServiceUnavailable)
-			return
-		}
-
-		fmt.Fprintln(answer, "ok")
-	})
-	return mux
+	fmt.Fprintln(answer, "ok")
 }
 
-// emit sends a metric, by its name under laggard_ and what it says, with the names of its labels and then their
-// values. Names and labels are what dashboards and alerts refer to.
-type emit func(name, help string, v float64, label ...string)
+// emit sends a metric, by its name and what it says, with the names of its labels and then their values.
+type emit = func(name, help string, v float64, label ...string)
 
-// collect makes the metrics of a watcher's status, anew for each scrape: nothing is counted
-// twice, and a job that was dropped leaves no series behind.
-func collect(ch chan<- prometheus.Metric, s Status, deep func() (nodes, failures int)) {
-	of := func(t prometheus.ValueType) emit {
-		return func(name, help string, v float64, label ...string) {
-			names, values := label[:len(label)/2], label[len(label)/2:]
-			ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("laggard_"+name, help, names, nil), t, v, values...)
-		}
-	}
-	counter, gauge := of(prometheus.CounterValue), of(prometheus.GaugeValue)
+// Metrics sends how the watcher does now. deep returns how many nodes are recorded in depth, and how many
+// calls of switches failed; nil where nothing is.
+func (w *Watcher) Metrics(counter, gauge emit, deep func() (nodes, failures int)) {
+	s := w.Status()
 	counter("watch_looks_total", "Looks at the source.", float64(s.Looks-s.Failed), "result", "ok")
 	counter("watch_looks_total", "Looks at the source.", float64(s.Failed), "result", "failed")
 	counter("watch_jobs_dropped_total", "Jobs dropped because nothing new came.", float64(s.Dropped))

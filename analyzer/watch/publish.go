@@ -80,7 +80,7 @@ func (w *Watcher) publish(ctx context.Context, j *job) error {
 
 // save writes what differs from the file. Without a directory of state nothing is to be saved.
 func (w *Watcher) save(j *job) error {
-	if w.state == nil || !j.dirty {
+	if w.lock == nil || !j.dirty {
 		j.dirty = false
 		return nil
 	}
@@ -88,7 +88,7 @@ func (w *Watcher) save(j *job) error {
 	j.Cursor = j.reader.Cursor()
 	data, err := j.encode()
 	if err == nil {
-		err = keep.Write(w.state.file(j.Job), 0o600, data)
+		err = keep.Write(w.stateFile(j.Job), 0o600, data)
 	}
 
 	if err != nil {

@@ -17,15 +17,10 @@ import (
 	"github.com/laggard-dev/laggard/schemas/keep"
 )
 
-// stateDir keeps one file a job: a cache of what was learnt, never the only copy
-// of anything. What it has lost is read from the source again.
+// The state directory has one file a job: a cache of what was learnt, never the only copy of anything.
+// What it has lost is read from the source again.
 //
 // Invariant: a file is complete or not there: written beside, synced, renamed.
-type stateDir struct {
-	path string
-	lock *os.File
-}
-
 const (
 	stateSuffix = ".watch"
 	// maxState bounds what is read: 16,384 ranks take about 60 MB.
@@ -33,7 +28,8 @@ const (
 )
 
 // Lock makes a state directory and takes it until the file is closed: no watcher runs
-// on it.
+// on it. The file named lock stays: a lock is held on what is open, and to remove it would let two
+// processes lock two files of one name.
 func Lock(path string) (*os.File, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("open state directory: %w", err)
@@ -51,12 +47,8 @@ func Lock(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// close frees the directory for another process. The file named lock stays: a lock is held on what is
-// open, and to remove it would let two processes lock two files of one name.
-func (d *stateDir) close() error { return d.lock.Close() }
-
-// file names a job's file: readable where it can be, unique always.
-func (d *stateDir) file(job string) string {
+// stateFile names a job's file: readable where it can be, unique always.
+func (w *Watcher) stateFile(job string) string {
 	// Two names may look alike when cleaned, so the hash tells them apart.
 	sum := sha256.Sum256([]byte(job))
 	clean := strings.Map(func(r rune) rune {
@@ -66,13 +58,12 @@ func (d *stateDir) file(job string) string {
 
 		return '_'
 	}, job)
-	return filepath.Join(d.path, clean[:min(len(clean), 40)]+"-"+hex.EncodeToString(sum[:8])+stateSuffix)
+	return filepath.Join(w.o.StateDir, clean[:min(len(clean), 40)]+"-"+hex.EncodeToString(sum[:8])+stateSuffix)
 }
 
-// load returns what was saved of a job; the engine gets those thresholds.
-// fs.ErrNotExist and detect.ErrState mean: begin anew.
-func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
-	path := d.file(job)
+// load returns a job as it was saved. fs.ErrNotExist and detect.ErrState mean: begin anew.
+func (w *Watcher) load(name string) (j *job, err error) {
+	path := w.stateFile(name)
 	data, err := keep.Read(path, maxState)
 	if errors.Is(err, keep.ErrNotKept) {
 		err = errors.Join(err, detect.ErrState)
@@ -82,28 +73,28 @@ func (d *stateDir) load(job string, cfg detect.Config) (m *memory, err error) {
 		return nil, fmt.Errorf("load state: %w", err)
 	}
 
-	if m, err = decode(data, cfg); err != nil {
+	if j, err = decode(data, w.cfg); err != nil {
 		return nil, fmt.Errorf("load state %s: %w", path, err)
 	}
 
 	// Somebody may have renamed or copied a file.
-	if m.Job != job {
-		return nil, fmt.Errorf("load state %s: %w: it is job %q's", path, detect.ErrState, m.Job)
+	if j.Job != name {
+		return nil, fmt.Errorf("load state %s: %w: it is job %q's", path, detect.ErrState, j.Job)
 	}
 
-	return m, nil
+	return j, nil
 }
 
 // stateAge is how long the state of a job that is not looked at is kept.
 const stateAge = 30 * 24 * time.Hour
 
-// sweep removes what is older, and halves that a crash left.
-func (d *stateDir) sweep(before time.Time) error {
-	if err := keep.Sweep(d.path); err != nil {
+// sweepStates removes what is older from a state directory, and halves that a crash left.
+func sweepStates(dir string, before time.Time) error {
+	if err := keep.Sweep(dir); err != nil {
 		return fmt.Errorf("sweep state directory: %w", err)
 	}
 
-	entries, err := os.ReadDir(d.path)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("sweep state directory: %w", err)
 	}
@@ -115,7 +106,7 @@ func (d *stateDir) sweep(before time.Time) error {
 		}
 
 		if strings.HasSuffix(e.Name(), stateSuffix) && info.ModTime().Before(before) {
-			if err := os.Remove(filepath.Join(d.path, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("sweep state directory: %w", err)
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -71,7 +72,7 @@ type Watcher struct {
 	cfg detect.Config
 	// thresholds is nil without a file of them.
 	thresholds *thresholds
-	state      *stateDir       // nil without Options.StateDir
+	lock       *os.File        // of Options.StateDir, nil without
 	jobs       map[string]*job // those that are followed, by name
 
 	// mu guards the status alone: metrics are read from it while a look is under way.
@@ -81,14 +82,11 @@ type Watcher struct {
 
 // New returns a Watcher. It reads nothing yet; Close frees the state directory.
 func New(o Options) (*Watcher, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Forget = cmp.Or(o.Forget, DefaultForget)
 	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}, status: Status{Jobs: map[string]JobStatus{}}}
 	if o.Thresholds != "" {
@@ -101,14 +99,13 @@ func New(o Options) (*Watcher, error) {
 
 	w.cfg.MinImpact = cmp.Or(o.MinImpact, w.cfg.MinImpact)
 	if o.StateDir != "" {
-		lock, err := Lock(o.StateDir)
-		if err != nil {
+		var err error
+		if w.lock, err = Lock(o.StateDir); err != nil {
 			return nil, err
 		}
 
-		w.state = &stateDir{o.StateDir, lock}
-		if err := w.state.sweep(o.Now().Add(-stateAge)); err != nil {
-			return nil, errors.Join(err, w.state.close())
+		if err := sweepStates(o.StateDir, o.Now().Add(-stateAge)); err != nil {
+			return nil, errors.Join(err, w.lock.Close())
 		}
 	}
 
@@ -118,8 +115,8 @@ func New(o Options) (*Watcher, error) {
 // Close frees the state directory, and gives shared jobs to others.
 func (w *Watcher) Close() error {
 	var errs []error
-	if w.state != nil {
-		errs = append(errs, w.state.close())
+	if w.lock != nil {
+		errs = append(errs, w.lock.Close())
 	}
 
 	if w.o.Holder != nil {
@@ -317,11 +314,11 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 	}
 
 	j := newJob(name)
-	if w.state != nil {
-		m, err := w.state.load(name, w.cfg)
+	if w.lock != nil {
+		saved, err := w.load(name)
 		switch {
 		case err == nil:
-			j.memory = *m
+			j = saved
 		case errors.Is(err, detect.ErrState):
 			w.o.Log.Warn("state not usable: the job is read from its beginning, and the file replaced", "job", name, "error", err)
 		case !errors.Is(err, fs.ErrNotExist):

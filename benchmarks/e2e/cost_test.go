@@ -150,7 +150,7 @@ func TestCost_EveryOutputSaysTheSame(t *testing.T) {
 	}
 
 	rec := httptest.NewRecorder()
-	w.Handler(nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handlerOf(w).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_job_impact{job=%q} %v", v.Job, v.JobImpact)) {
 		t.Errorf("metrics lack a job_impact of %v", v.JobImpact)
 	}

@@ -54,7 +54,7 @@ func watchesDamaged(t *testing.T, dir, path string, want *verdict.Verdict) {
 	}
 
 	rec := httptest.NewRecorder()
-	w.Handler(nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handlerOf(w).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), fmt.Sprintf("laggard_watch_damaged_files{job=%q} 1", want.Job)) {
 		t.Error("the metrics don't count the damaged file")
 	}

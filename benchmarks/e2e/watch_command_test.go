@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/watch"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
+	"github.com/laggard-dev/laggard/writer/agent"
 )
 
 // checkVerdictRows wants every change in the table of verdicts once, and a
@@ -129,6 +131,11 @@ func text(t *testing.T, v any) string {
 	return string(b)
 }
 
+// handlerOf answers for a watcher as the command does.
+func handlerOf(w *watch.Watcher) http.Handler {
+	return agent.Handler(func(counter, gauge agent.Emit) { w.Metrics(counter, gauge, nil) }, http.HandlerFunc(w.Ready))
+}
+
 // TestWatch_Metrics scrapes a watcher that has found something.
 func TestWatch_Metrics(t *testing.T) {
 	t.Parallel()
@@ -136,7 +143,7 @@ func TestWatch_Metrics(t *testing.T) {
 	w, live := watched(t, dir, "", "")
 	defer live.Close()
 	defer w.Close()
-	handler := w.Handler(nil)
+	handler := handlerOf(w)
 	get := func(path string) (int, string) {
 		r := httptest.NewRecorder()
 		handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))

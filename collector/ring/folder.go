@@ -95,7 +95,7 @@ func openFolder(run int, name string) (_ *Folder, err error) {
 		}
 	}()
 	if f.dir, err = openAt(run, name, unix.O_DIRECTORY|unix.O_RDONLY, 0); err != nil {
-		return nil, notDirectory(err)
+		return nil, notOurs(err)
 	}
 
 	var size int64
@@ -115,9 +115,9 @@ func openFolder(run int, name string) (_ *Folder, err error) {
 	return f, f.parse(id, size)
 }
 
-// notDirectory says ErrNotRing for a file or symlink where a folder should be.
-func notDirectory(err error) error {
-	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+// notOurs says ErrNotRing where opening failed because something else stands in the place of a folder or file.
+func notOurs(err error) error {
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
 		return errors.Join(ErrNotRing, err)
 	}
 
@@ -128,11 +128,7 @@ func notDirectory(err error) error {
 func openFile(dir int, name string) (f *os.File, size int64, uid uint32, err error) {
 	fd, err := openAt(dir, name, unix.O_RDWR, 0)
 	if err != nil {
-		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
-			err = errors.Join(ErrNotRing, err)
-		}
-
-		return nil, 0, 0, err
+		return nil, 0, 0, notOurs(err)
 	}
 
 	f = os.NewFile(uintptr(fd), name)

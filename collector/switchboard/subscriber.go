@@ -19,7 +19,7 @@ import (
 type Subscriber struct {
 	Board    *Board            // of this node, which follows; the server is told of its recorders
 	Endpoint *endpoint.Options // how the server is called
-	Address  endpoint.Address  // of the server
+	Address  string            // of the server
 	Job      string            // <namespace>/<job>, or the job alone
 	Logger   *slog.Logger      // nil is silent
 
@@ -65,7 +65,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 		if time.Since(said) > sayEvery {
 			said = time.Now()
-			log.Warn("the switch's server is away; what is recorded stays as it is", "address", s.Address.String(), "err", err)
+			log.Warn("the switch's server is away; what is recorded stays as it is", "address", s.Address, "err", err)
 		}
 
 		select {

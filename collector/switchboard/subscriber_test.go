@@ -39,7 +39,7 @@ func TestSubscriberFollows(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	follows := New(Options{RunDir: ringtest.Shared(t), Job: "j1"})
-	sub := &Subscriber{Board: follows, Endpoint: &endpoint.Options{}, Address: endpoint.Address{TCP: address}, Job: "ns/j1"}
+	sub := &Subscriber{Board: follows, Endpoint: &endpoint.Options{}, Address: address, Job: "ns/j1"}
 	go func() { ended <- sub.Run(ctx) }()
 	want := func(s trace.State) {
 		t.Helper()

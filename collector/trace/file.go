@@ -51,7 +51,7 @@ func ParseFile(b []byte) (s State, problems []error, err error) {
 		return State{}, nil, errors.New("parse switch: null is not a JSON object")
 	}
 
-	var w Words // "" where a word is missing
+	offs, communication := 0, false // words that are off; whether it is on
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(allWords, name) {
@@ -65,14 +65,18 @@ func ParseFile(b []byte) (s State, problems []error, err error) {
 		}
 
 		errs = append(errs, checkValue(name, v))
-		*w.value(name) = v
+		if v == off {
+			offs++
+		}
+
+		communication = communication || name == communicationOperator && v == on
 	}
 
 	if err := errors.Join(errs...); err != nil {
 		return State{}, problems, fmt.Errorf("parse switch: %w", err)
 	}
 
-	return State{w != (State{}).Words(), w.CommunicationOperator == on}, problems, nil
+	return State{offs < len(allWords), communication}, problems, nil
 }
 
 // readFile reads a switch file. The path may go through symbolic links: a

@@ -23,19 +23,14 @@ import (
 	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
-// The words, as TaskD spells them.
 const (
 	communicationOperator = "CommunicationOperator"
-	step                  = "Step"
-	saveCheckpoint        = "SaveCheckpoint"
-	fp                    = "FP"
-	dataLoader            = "DataLoader"
-
-	on  = "on"
-	off = "off"
+	on                    = "on"
+	off                   = "off"
 )
 
-var allWords = []string{communicationOperator, step, saveCheckpoint, fp, dataLoader}
+// allWords are spelt as TaskD does, in the order of Words.
+var allWords = []string{communicationOperator, "Step", "SaveCheckpoint", "FP", "DataLoader"}
 
 // State is what the recorders act on.
 type State struct {
@@ -104,22 +99,6 @@ type Words struct {
 	DataLoader            string `json:"DataLoader"`
 }
 
-// value returns the field of a word; name is one of allWords.
-func (w *Words) value(name string) *string {
-	switch name {
-	case communicationOperator:
-		return &w.CommunicationOperator
-	case step:
-		return &w.Step
-	case saveCheckpoint:
-		return &w.SaveCheckpoint
-	case fp:
-		return &w.FP
-	}
-
-	return &w.DataLoader
-}
-
 // problem is one thing that is wrong with a switch, in words for the person who wrote
 // it: value is "" when the word itself is wrong, rule what holds instead, nearest the
 // known word or value that was probably meant, "" none.
@@ -147,18 +126,19 @@ const (
 // State checks the words and returns the state they ask for. The error joins what is
 // wrong with each.
 func (w Words) State() (State, error) {
+	values := []string{w.CommunicationOperator, w.Step, w.SaveCheckpoint, w.FP, w.DataLoader}
 	var errs []error
-	for _, name := range allWords {
-		errs = append(errs, checkValue(name, *w.value(name)))
+	for i, v := range values {
+		errs = append(errs, checkValue(allWords[i], v))
 	}
 
 	if err := errors.Join(errs...); err != nil {
 		return State{}, err
 	}
 
-	for _, name := range []string{saveCheckpoint, fp, dataLoader} {
-		if v := *w.value(name); v != w.Step {
-			return State{}, problem(name, v, ruleTogether, "")
+	for i, v := range values {
+		if i > 0 && v != w.Step {
+			return State{}, problem(allWords[i], v, ruleTogether, "")
 		}
 	}
 

@@ -3,21 +3,15 @@ package agent
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// metrics turns the parts' counters into Prometheus metrics when they are asked for: the
-// parts know nothing of Prometheus. It is a prometheus.CollectorFunc.
-func (a *agent) metrics(ch chan<- prometheus.Metric) {
-	of := func(t prometheus.ValueType) emit {
-		return func(name, help string, v float64, label ...string) {
-			names, values := label[:len(label)/2], label[len(label)/2:]
-			ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("laggard_"+name, help, names, nil), t, v, values...)
-		}
-	}
-	counter, gauge := of(prometheus.CounterValue), of(prometheus.GaugeValue)
+// Emit sends a metric, by its name under laggard_ and what it says, with the names of its labels and then their
+// values. Names and labels are what dashboards and alerts refer to.
+type Emit = func(name, help string, v float64, label ...string)
+
+// metrics turns the parts' counters into metrics when they are asked for: the parts know nothing of them.
+func (a *agent) metrics(counter, gauge Emit) {
 	a.drainMetrics(counter, gauge)
 	a.ageingMetrics(counter, gauge)
 	if a.follower != nil {
@@ -25,12 +19,8 @@ func (a *agent) metrics(ch chan<- prometheus.Metric) {
 	}
 }
 
-// emit sends a metric, by its name under laggard_ and what it says, with the name and value of its label
-// where it has one.
-type emit func(name, help string, v float64, label ...string)
-
 // drainMetrics reports what came out of the rings, and what was lost before it did, by reason.
-func (a *agent) drainMetrics(counter, gauge emit) {
+func (a *agent) drainMetrics(counter, gauge Emit) {
 	s := a.drain.Stats()
 	for k := range s.Drained {
 		kind := record.Kind(k).String()
@@ -57,7 +47,7 @@ func (a *agent) drainMetrics(counter, gauge emit) {
 }
 
 // ageingMetrics reports what was deleted under the disk cap, and what is there now.
-func (a *agent) ageingMetrics(counter, gauge emit) {
+func (a *agent) ageingMetrics(counter, gauge Emit) {
 	s := a.ageing.Stats()
 	counter("records_aged_total", "Records deleted under the disk cap before they were shipped.", float64(s.Records))
 	for shipped, n := range map[string]int64{"true": s.Shipped, "false": s.Segments - s.Shipped} {
@@ -70,7 +60,7 @@ func (a *agent) ageingMetrics(counter, gauge emit) {
 }
 
 // followerMetrics reports what is shipped, in doubt and behind, since the agent's start.
-func (a *agent) followerMetrics(counter, gauge emit) {
+func (a *agent) followerMetrics(counter, gauge Emit) {
 	s := a.follower.Stats()
 	for table, t := range s.Tables {
 		counter("rows_stored_total", "Rows stored, by table.", float64(t.Inserted), "table", table)

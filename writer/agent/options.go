@@ -29,14 +29,14 @@ type Options struct {
 	// SwitchFile is TaskD's profilingSwitch file to obey, SwitchServer another agent
 	// whose switch of the job JobName is followed; zero values: none.
 	SwitchFile   string
-	SwitchServer endpoint.Address
+	SwitchServer string
 	JobName      string // namespace/name
 	// Job is the job of the recorders where that is known at the start, "" else: with Node it
 	// chooses the shard of a cluster.
 	Job string
 	// Listen is where the switch listens, as Endpoint says; Metrics the HTTP address of
 	// /metrics, /healthz and /readyz, "" none.
-	Listen   []endpoint.Address
+	Listen   []string
 	Endpoint endpoint.Options
 	Metrics  string
 	// UntilIdle is how long every recorder has been gone when the agent leaves, 0 it

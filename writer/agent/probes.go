@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
@@ -33,6 +35,28 @@ type Probes struct {
 
 	mu    sync.Mutex
 	spare *os.File // guarded by mu; nil while a connection has it
+}
+
+// Handler answers /metrics with what collect sends, anew for each scrape: nothing is counted twice, and what
+// is gone leaves no series behind. It answers /healthz, which says that the process runs, and has /readyz
+// answered by ready.
+func Handler(collect func(counter, gauge Emit), ready http.Handler) *http.ServeMux {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		of := func(t prometheus.ValueType) Emit {
+			return func(name, help string, v float64, label ...string) {
+				names, values := label[:len(label)/2], label[len(label)/2:]
+				ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("laggard_"+name, help, names, nil), t, v, values...)
+			}
+		}
+		collect(of(prometheus.CounterValue), of(prometheus.GaugeValue))
+	}))
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.Handle("GET /readyz", ready)
+	return mux
 }
 
 // ListenProbes listens at the TCP address of metrics and health, and says so.

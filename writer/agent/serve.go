@@ -2,15 +2,11 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/laggard-dev/laggard/collector/switchboard"
-	"github.com/laggard-dev/laggard/collector/switchboard/endpoint"
 	"github.com/laggard-dev/laggard/collector/trace"
 )
 
@@ -31,7 +27,7 @@ func (a *agent) serve(ctx context.Context) error {
 		g.Go(func() error { return a.o.Endpoint.Serve(ctx, at, a.o.Logger, a.board.Register) })
 	}
 
-	if a.o.SwitchServer != (endpoint.Address{}) {
+	if a.o.SwitchServer != "" {
 		follower := &switchboard.Subscriber{Board: a.board, Endpoint: &a.o.Endpoint, Address: a.o.SwitchServer, Job: a.o.JobName, Logger: a.o.Logger}
 		g.Go(func() error { return follower.Run(ctx) })
 	}
@@ -45,16 +41,11 @@ func (a *agent) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// handler answers /metrics, /healthz, which says that the process runs, and /readyz, which
-// says what keeps it from its work: in all, and of each part under its name.
+// handler answers /readyz, which says what keeps the agent from its work: in all, and of each part under its
+// name.
 func (a *agent) handler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.CollectorFunc(a.metrics))
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	checks := a.checks()
-	mux.Handle("GET /readyz", ready(checks...))
+	mux := Handler(a.metrics, ready(checks...))
 	for _, c := range checks {
 		mux.Handle("GET /readyz/"+c.name, ready(c))
 	}

@@ -114,13 +114,10 @@ type inquiry struct {
 // nothing yet.
 func New(o Options) (*Depth, error) {
 	o.Nodes = cmp.Or(max(0, o.Nodes), defaultNodes)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Longest = cmp.Or(o.Longest, DefaultLongest)
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 
 	d := &Depth{o: o, wake: health.NewWaker(), cases: map[string]*inquiry{}, on: map[place]*switched{}}

@@ -71,44 +71,34 @@ func (o *Options) CallerFlags(f *pflag.FlagSet) {
 	f.UintSliceVar(&o.TrustUIDs, "trust-uid", nil, "further users whose agent is believed, beside this user's and root's")
 }
 
-// Address is where a switch is.
-type Address struct {
-	Path string // of a Unix socket
-	TCP  string // HOST:PORT
-}
+// unixScheme begins the address of a Unix socket.
+const unixScheme = "unix:"
 
-// String returns the address as Parse takes it.
-func (a Address) String() string {
-	if a.Path != "" {
-		return "unix:" + a.Path
-	}
-
-	return a.TCP
-}
-
-// Parse reads an address.
-func (o *Options) Parse(text string) (Address, error) {
-	path, found := strings.CutPrefix(text, "unix:")
+// Parse reads an address, and returns it as Serve and Dial take it: unix:PATH or HOST:PORT.
+func (o *Options) Parse(text string) (string, error) {
+	path, found := strings.CutPrefix(text, unixScheme)
 	switch {
 	case text == Default:
-		return Address{Path: filepath.Join(o.RingDir, socketName)}, nil
-	case found && path != "":
-		return Address{Path: filepath.Clean(path)}, nil
+		path, found = filepath.Join(o.RingDir, socketName), true
 	case strings.Contains(text, "/"):
-		return Address{Path: filepath.Clean(text)}, nil
+		found = true
 	}
 
-	if _, _, err := net.SplitHostPort(text); err != nil || text == "unix:" {
-		return Address{}, fmt.Errorf("address %q: want unix (the socket in the ring directory), unix:PATH, or HOST:PORT", text)
+	if found && path != "" {
+		return unixScheme + filepath.Clean(path), nil
 	}
 
-	return Address{TCP: text}, nil
+	if _, _, err := net.SplitHostPort(text); err != nil || found {
+		return "", fmt.Errorf("address %q: want unix (the socket in the ring directory), unix:PATH, or HOST:PORT", text)
+	}
+
+	return text, nil
 }
 
 // loopback reports whether an address is this machine's alone. A name other than localhost is
 // not looked up: what it stands for may change.
-func (a Address) loopback() bool {
-	host, _, err := net.SplitHostPort(a.TCP)
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }

@@ -77,7 +77,7 @@ func (l *lines) until(t *testing.T, word string) string {
 }
 
 // serving serves in the background until the test ends.
-func serving(t *testing.T, o Options, address string) (Address, *lines) {
+func serving(t *testing.T, o Options, address string) (string, *lines) {
 	t.Helper()
 	at, err := o.Parse(address)
 	if err != nil {
@@ -105,7 +105,7 @@ func serving(t *testing.T, o Options, address string) (Address, *lines) {
 }
 
 // get makes a call and opens a stream; it returns the first error.
-func get(t *testing.T, o Options, at Address) error {
+func get(t *testing.T, o Options, at string) error {
 	t.Helper()
 	conn, err := o.Dial(at)
 	if err != nil {
@@ -244,12 +244,12 @@ func TestBeyondLoopback(t *testing.T) {
 		}
 	}
 
-	err := (&Options{}).Serve(context.Background(), Address{TCP: "0.0.0.0:0"}, slog.New(slog.DiscardHandler), nil)
+	err := (&Options{}).Serve(context.Background(), "0.0.0.0:0", slog.New(slog.DiscardHandler), nil)
 	if err == nil || !strings.Contains(err.Error(), "--switch-insecure") {
 		t.Errorf("served to everybody: %v", err)
 	}
 
-	if conn, err := (&Options{}).Dial(Address{TCP: "192.0.2.1:9611"}); err == nil {
+	if conn, err := (&Options{}).Dial("192.0.2.1:9611"); err == nil {
 		conn.Close()
 		t.Error("called in the clear")
 	}
@@ -262,7 +262,7 @@ func TestWords(t *testing.T) {
 		"host": "", "": "", "unix:": "",
 	} {
 		at, err := o.Parse(text)
-		if (err == nil) != (want != "") || err == nil && at.String() != want {
+		if (err == nil) != (want != "") || err == nil && at != want {
 			t.Errorf("Parse(%q) = %v, %v, want %s", text, at, err, want)
 		}
 	}
@@ -313,9 +313,9 @@ func TestSilentConnections(t *testing.T) {
 			at, said := serving(t, o, address)
 			dial := func() net.Conn {
 				t.Helper()
-				c, err := net.Dial("tcp", at.TCP)
-				if at.Path != "" {
-					c, err = o.dialUnix(context.Background(), at.Path)
+				c, err := net.Dial("tcp", at)
+				if path, socket := strings.CutPrefix(at, unixScheme); socket {
+					c, err = o.dialUnix(context.Background(), path)
 				}
 
 				if err != nil {
@@ -376,7 +376,7 @@ func TestSocketFile(t *testing.T) {
 	t.Run("served", func(t *testing.T) {
 		o, _ := in(t)
 		at, _ := serving(t, o, Default)
-		if _, err := o.listenUnix(at.Path); err == nil || !strings.Contains(err.Error(), "another agent") {
+		if _, _, err := o.listenUnix(strings.TrimPrefix(at, unixScheme)); err == nil || !strings.Contains(err.Error(), "another agent") {
 			t.Errorf("listened beside another: %v", err)
 		}
 
@@ -390,11 +390,11 @@ func TestSocketFile(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		if _, _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("replaced a file: %v", err)
 		}
 
-		if err := get(t, o, Address{Path: path}); err == nil || !strings.Contains(err.Error(), "no socket") {
+		if err := get(t, o, unixScheme+path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("called a file: %v", err)
 		}
 	})
@@ -402,15 +402,15 @@ func TestSocketFile(t *testing.T) {
 		o, path := in(t)
 		there, _ := in(t)
 		at, _ := serving(t, there, Default)
-		if err := os.Symlink(at.Path, path); err != nil {
+		if err := os.Symlink(strings.TrimPrefix(at, unixScheme), path); err != nil {
 			t.Fatal(err)
 		}
 
-		if _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		if _, _, err := o.listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("replaced a symlink: %v", err)
 		}
 
-		if err := get(t, o, Address{Path: path}); err == nil || !strings.Contains(err.Error(), "no socket") {
+		if err := get(t, o, unixScheme+path); err == nil || !strings.Contains(err.Error(), "no socket") {
 			t.Errorf("followed a symlink: %v", err)
 		}
 	})
@@ -423,7 +423,7 @@ func TestSocketFile(t *testing.T) {
 		}
 
 		at, _ := o.Parse(Default)
-		if _, err := o.listenUnix(at.Path); err == nil {
+		if _, _, err := o.listenUnix(strings.TrimPrefix(at, unixScheme)); err == nil {
 			t.Error("followed a symlink")
 		}
 
@@ -438,7 +438,7 @@ func TestSocketFile(t *testing.T) {
 			t.Errorf("the socket is left behind: %v", err)
 		}
 
-		if err := get(t, o, Address{Path: path}); err == nil || !strings.Contains(err.Error(), "no agent listens at "+path) {
+		if err := get(t, o, unixScheme+path); err == nil || !strings.Contains(err.Error(), "no agent listens at "+path) {
 			t.Errorf("no agent: %v", err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,8 +30,9 @@ const (
 
 // Serve serves at an address until ctx ends. A Unix socket that can't be made is said
 // and tried again: the file of a stranger must not end an agent.
-func (o *Options) Serve(ctx context.Context, at Address, log *slog.Logger, register func(grpc.ServiceRegistrar)) error {
-	if at.Path == "" {
+func (o *Options) Serve(ctx context.Context, at string, log *slog.Logger, register func(grpc.ServiceRegistrar)) error {
+	path, socket := strings.CutPrefix(at, unixScheme)
+	if !socket {
 		l, options, err := o.listenTCP(at)
 		if err != nil {
 			return fmt.Errorf("serve the switch at %s: %w", at, err)
@@ -41,14 +43,15 @@ func (o *Options) Serve(ctx context.Context, at Address, log *slog.Logger, regis
 
 	var said time.Time
 	for {
-		l, err := o.listenUnix(at.Path)
+		l, remove, err := o.listenUnix(path)
 		if err == nil {
-			return o.serve(ctx, l, at.String(), nil, log, register)
+			defer remove()
+			return o.serve(ctx, l, at, nil, log, register)
 		}
 
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
-			log.Error("switch not served, tried again", "address", at.String(), "cause", err)
+			log.Error("switch not served, tried again", "address", at, "cause", err)
 		}
 
 		select {
@@ -61,7 +64,7 @@ func (o *Options) Serve(ctx context.Context, at Address, log *slog.Logger, regis
 
 // listenTCP opens the port and says how its callers are authenticated: by certificates or a token. On
 // loopback, and where Insecure says that the network guards the port, nobody is asked.
-func (o *Options) listenTCP(at Address) (net.Listener, []grpc.ServerOption, error) {
+func (o *Options) listenTCP(at string) (net.Listener, []grpc.ServerOption, error) {
 	token, err := o.token()
 	if err == nil {
 		err = o.mayServe(at, token)
@@ -78,10 +81,10 @@ func (o *Options) listenTCP(at Address) (net.Listener, []grpc.ServerOption, erro
 
 	options := []grpc.ServerOption{grpc.Creds(c)}
 	if token != "" {
-		options = append(options, asks(token)...)
+		options = append(options, asks(token))
 	}
 
-	l, err := net.Listen("tcp", at.TCP)
+	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; name another address with --listen, or \"\" for none", err)
 	}
@@ -108,12 +111,12 @@ func (o *Options) serve(ctx context.Context, l net.Listener, address string, opt
 
 // Dial makes a connection to a switch; it connects with the first call, and again after it
 // broke. Who may not be called is told here, who is not there by the call.
-func (o *Options) Dial(at Address) (*grpc.ClientConn, error) {
+func (o *Options) Dial(at string) (*grpc.ClientConn, error) {
 	stay := grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: alive, Timeout: aliveTimeout})
-	if at.Path != "" {
+	if path, socket := strings.CutPrefix(at, unixScheme); socket {
 		// passthrough: no resolver is asked, the dialer knows where. HTTP/2 wants an authority.
 		return grpc.NewClient("passthrough:///switch", stay, grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.dialUnix(ctx, at.Path) }))
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.dialUnix(ctx, path) }))
 	}
 
 	if err := o.mayCall(at); err != nil {
@@ -135,5 +138,5 @@ func (o *Options) Dial(at Address) (*grpc.ClientConn, error) {
 		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
 	}
 
-	return grpc.NewClient(at.TCP, options...)
+	return grpc.NewClient(at, options...)
 }

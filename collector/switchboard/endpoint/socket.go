@@ -19,23 +19,14 @@ import (
 // socketMode lets every user connect: who may switch is looked at then.
 const socketMode = 0o666
 
-// socket is a listening socket that takes its file away when it is closed.
-type socket struct {
-	*net.UnixListener
-	dir  int
-	name string
-	file unix.Stat_t
-}
-
-// listenUnix makes a socket. Its directory must belong to who may switch, and a file
-// that is there must be a socket of ours that nobody serves any more.
-func (o *Options) listenUnix(path string) (_ *socket, err error) {
+// listenUnix makes a socket, and returns what takes its file away when it is closed. Its directory must
+// belong to who may switch, and a file that is there must be a socket of ours that nobody serves any more.
+func (o *Options) listenUnix(path string) (_ net.Listener, remove func(), err error) {
 	dir, err := ring.OpenRunDir(filepath.Dir(path))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	s := &socket{dir: dir, name: filepath.Base(path)}
 	defer func() {
 		if err != nil {
 			unix.Close(dir)
@@ -43,34 +34,44 @@ func (o *Options) listenUnix(path string) (_ *socket, err error) {
 	}()
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
-		return nil, fmt.Errorf("stat %s: %w", filepath.Dir(path), err)
+		return nil, nil, fmt.Errorf("stat %s: %w", filepath.Dir(path), err)
 	}
 
 	if !o.trusts(st.Uid) {
-		return nil, fmt.Errorf("directory %s belongs to uid %d, who could take the socket away: name one of ours, or trust it with --trust-uid %d", filepath.Dir(path), st.Uid, st.Uid)
+		return nil, nil, fmt.Errorf("directory %s belongs to uid %d, who could take the socket away: name one of ours, or trust it with --trust-uid %d", filepath.Dir(path), st.Uid, st.Uid)
 	}
 
-	if err := o.removeStale(s, path); err != nil {
-		return nil, err
+	name := filepath.Base(path)
+	if err := removeStale(dir, name, path); err != nil {
+		return nil, nil, err
 	}
 
 	// Through the directory that was looked at, and however long its path is.
-	if s.UnixListener, err = net.ListenUnix("unix", &net.UnixAddr{Name: within(dir, s.name), Net: "unix"}); err != nil {
-		return nil, err
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: within(dir, name), Net: "unix"})
+	if err != nil {
+		return nil, nil, err
 	}
 
-	s.SetUnlinkOnClose(false) // Close looks whose file it is by then
-	err = unix.Fchmodat(dir, s.name, socketMode, 0)
+	l.SetUnlinkOnClose(false) // remove looks whose file it is by then
+	err = unix.Fchmodat(dir, name, socketMode, 0)
 	if err == nil {
-		err = unix.Fstatat(dir, s.name, &s.file, unix.AT_SYMLINK_NOFOLLOW)
+		err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	}
 
 	if err != nil {
-		s.UnixListener.Close()
-		return nil, fmt.Errorf("set mode of %s: %w", path, err)
+		l.Close()
+		return nil, nil, fmt.Errorf("set mode of %s: %w", path, err)
 	}
 
-	return s, nil
+	return l, func() {
+		// A file that took the place of ours stays.
+		var now unix.Stat_t
+		if unix.Fstatat(dir, name, &now, unix.AT_SYMLINK_NOFOLLOW) == nil && now.Ino == st.Ino {
+			unix.Unlinkat(dir, name, 0)
+		}
+
+		unix.Close(dir)
+	}, nil
 }
 
 // within is a name in an open directory as a path that fits a socket's address.
@@ -81,9 +82,9 @@ func within(dir int, name string) string {
 // removeStale removes a socket that an agent of ours left behind: one that nobody accepts
 // connections on. Between the look and the removal another agent may have replaced it; its
 // inode is another one then.
-func (o *Options) removeStale(s *socket, path string) error {
+func removeStale(dir int, name, path string) error {
 	var st unix.Stat_t
-	err := unix.Fstatat(s.dir, s.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil
@@ -95,7 +96,7 @@ func (o *Options) removeStale(s *socket, path string) error {
 		return fmt.Errorf("%s was made by uid %d: remove it, an agent of uid %d replaces only its own", path, st.Uid, unix.Geteuid())
 	}
 
-	c, err := net.Dial("unix", within(s.dir, s.name))
+	c, err := net.Dial("unix", within(dir, name))
 	if err == nil {
 		c.Close()
 		return fmt.Errorf("%s is served by another agent: one agent a ring directory", path)
@@ -106,31 +107,15 @@ func (o *Options) removeStale(s *socket, path string) error {
 	}
 
 	var now unix.Stat_t
-	if err := unix.Fstatat(s.dir, s.name, &now, unix.AT_SYMLINK_NOFOLLOW); err != nil || now.Ino != st.Ino {
+	if err := unix.Fstatat(dir, name, &now, unix.AT_SYMLINK_NOFOLLOW); err != nil || now.Ino != st.Ino {
 		return fmt.Errorf("%s is being replaced by another agent", path)
 	}
 
-	if err := unix.Unlinkat(s.dir, s.name, 0); err != nil {
+	if err := unix.Unlinkat(dir, name, 0); err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
 
 	return nil
-}
-
-// Close implements net.Listener. A file that took the place of ours stays.
-func (s *socket) Close() error {
-	err := s.UnixListener.Close()
-	if errors.Is(err, net.ErrClosed) {
-		return err
-	}
-
-	var now unix.Stat_t
-	if unix.Fstatat(s.dir, s.name, &now, unix.AT_SYMLINK_NOFOLLOW) == nil && now.Ino == s.file.Ino {
-		unix.Unlinkat(s.dir, s.name, 0)
-	}
-
-	unix.Close(s.dir)
-	return err
 }
 
 // dialUnix connects to the socket at path when it, and who listens on it, belong to

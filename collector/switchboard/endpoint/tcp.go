@@ -13,26 +13,26 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // mayServe returns why TCP may not be served like this.
-func (o *Options) mayServe(a Address, token string) error {
-	if a.loopback() || o.Insecure || o.Cert != "" && (o.CA != "" || token != "") {
+func (o *Options) mayServe(at, token string) error {
+	if loopback(at) || o.Insecure || o.Cert != "" && (o.CA != "" || token != "") {
 		return nil
 	}
 
-	return fmt.Errorf("anybody who reaches %s could switch: give --switch-cert and --switch-key, and --switch-ca (mutual TLS) or --switch-token-file; or --switch-insecure where a network policy guards the port", a)
+	return fmt.Errorf("anybody who reaches %s could switch: give --switch-cert and --switch-key, and --switch-ca (mutual TLS) or --switch-token-file; or --switch-insecure where a network policy guards the port", at)
 }
 
 // mayCall returns why TCP may not be called like this.
-func (o *Options) mayCall(a Address) error {
-	if a.loopback() || o.Insecure || o.encrypted() {
+func (o *Options) mayCall(at string) error {
+	if loopback(at) || o.Insecure || o.encrypted() {
 		return nil
 	}
 
-	return fmt.Errorf("nobody knows who answers at %s: give --switch-ca (TLS), or --switch-insecure where a network policy guards the port", a)
+	return fmt.Errorf("nobody knows who answers at %s: give --switch-ca (TLS), or --switch-insecure where a network policy guards the port", at)
 }
 
 // pair loads the certificate anew for each handshake: it is renewed under us (by
@@ -128,32 +128,17 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // token without TLS, which loopback, and what Options.Insecure allows, does without.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// asks are the options of a server that wants the token with each call.
-func asks(token string) []grpc.ServerOption {
-	check := func(ctx context.Context) error {
-		for _, v := range metadata.ValueFromIncomingContext(ctx, tokenKey) {
+// asks is a server's option that wants the token with each call, before anything of it is read but its
+// headers.
+func asks(token string) grpc.ServerOption {
+	return grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		for _, v := range call.Header[tokenKey] {
 			word, ok := strings.CutPrefix(v, tokenScheme)
 			if ok && subtle.ConstantTimeCompare([]byte(word), []byte(token)) == 1 {
-				return nil
+				return ctx, nil
 			}
 		}
 
-		return status.Error(codes.Unauthenticated, "the switch wants its token: --switch-token-file or "+tokenEnvironment)
-	}
-	return []grpc.ServerOption{
-		grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-			if err := check(ctx); err != nil {
-				return nil, err
-			}
-
-			return h(ctx, r)
-		}),
-		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-			if err := check(s.Context()); err != nil {
-				return err
-			}
-
-			return h(srv, s)
-		}),
-	}
+		return nil, status.Error(codes.Unauthenticated, "the switch wants its token: --switch-token-file or "+tokenEnvironment)
+	})
 }
