@@ -60,20 +60,12 @@ func (t *saveTest) slow(u, saves int) bool {
 // The score at without is left out.
 func (t *saveTest) height(saves, without int) float32 {
 	lo, hi := saveTheta, saveSteep
-	if len(t.Past) < leastScores {
-		hi = saveUnknown
-	}
-
-	if t.moment(hi, without) > 1 {
-		for range 12 {
-			if mid := (lo + hi) / 2; t.moment(mid, without) > 1 {
-				hi = mid
-			} else {
-				lo = mid
-			}
+	for range 12 {
+		if mid := (lo + hi) / 2; t.moment(mid, without) > 1 {
+			hi = mid
+		} else {
+			lo = mid
 		}
-
-		hi = lo
 	}
 
 	return t.reach(saves, hi)
@@ -87,14 +79,15 @@ func (t *saveTest) reach(saves int, theta float64) float32 {
 // top is how far a unit climbs at most.
 func (t *saveTest) top(saves int) float32 { return saveTop * t.height(saves, -1) }
 
-// moment is the mean of exp(θ x) over the scores known, but the one at without.
+// moment is the mean of exp(θ x) over the scores known, but the one at without, and saveUnseen of one that
+// is as slow as can be: of heavy tails few saves tell little.
 func (t *saveTest) moment(theta float64, without int) float64 {
-	sum, n := 0.0, 0
+	sum, n := saveUnseen*math.Exp(theta*saveUp), saveUnseen
 	for k := range t.Past {
 		if k != without {
 			sum, n = sum+math.Exp(theta*float64(t.Past[k].Score)), n+1
 		}
 	}
 
-	return sum / float64(max(1, n))
+	return sum / n
 }

@@ -15,15 +15,14 @@ const (
 	saveUp   = 3
 	saveDown = -2
 	saveTop  = 1.3
-	// saveOdds is the chance of a false alarm in a job's saves so far. leastScores must be
-	// known to tell what the storage does in health, of the last keptScores; before,
-	// saveUnknown stands for it. saveTheta and saveSteep bound it.
-	saveOdds    = 0.001
-	keptScores  = 512
-	leastScores = 24
-	saveUnknown = 1.15
-	saveTheta   = 0.1
-	saveSteep   = 2.0
+	// saveOdds is the chance of a false alarm in a job's saves so far. What the storage does in
+	// health is known of the last keptScores, and saveUnseen of a save is taken to be still to come
+	// that is as slow as counts. saveTheta and saveSteep bound it.
+	saveOdds   = 0.001
+	keptScores = 512
+	saveUnseen = 0.25
+	saveTheta  = 0.1
+	saveSteep  = 2.0
 	// saveAlarm is the z of all slow saves in a row together. Saves differ by a fifth
 	// on shared storage: three of 512 ranks' in a row above two sigmas are no rarity.
 	// The sigma of a few saves is known to a fifth, so 6; 2.5 times as long makes 8.
