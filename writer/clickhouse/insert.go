@@ -17,6 +17,11 @@ import (
 // Insert implements ship.Sink. Where it fails after rows have left, the error says that some may be
 // stored, whatever the server said.
 func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
+	what := fmt.Sprintf("insert %d rows into %s", b.Len(), b.Table)
+	if err := ctx.Err(); err != nil { // the client may send a block all the same, and not wait for the answer
+		return s.classify(what, err)
+	}
+
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -24,7 +29,6 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	what := fmt.Sprintf("insert %d rows into %s", b.Len(), b.Table)
 	sent, err := s.insertProven(ctx, conn, b, s.o.AsyncInsert)
 	if err != nil && s.o.AsyncInsert && s.classify(what, err).Class == ship.Poison {
 		// It may be a row of somebody else's that was collected with these.

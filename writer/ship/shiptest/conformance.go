@@ -127,9 +127,11 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 	t.Run("EndedContext", func(t *testing.T) {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		b := ship.Cut(Rows(job, 9, 1, 5))[0]
-		if err := sink.Insert(ended, b); err != nil {
-			want(t, ctx, sink, b, none(b))
+		for i := range 20 { // a client may send a block or not
+			b := ship.Cut(Rows(job, 9, 1+10*i, 5))[0]
+			if err := sink.Insert(ended, b); err != nil {
+				want(t, ctx, sink, b, none(b))
+			}
 		}
 	})
 	if err := sink.Close(); err != nil {
