@@ -135,8 +135,9 @@ func (e *Engine) standing(c *candidate) bool {
 // halfOfKind reports whether half of the job's nodes, or of those of a rank's role, always had as much own time.
 func (e *Engine) halfOfKind(c *candidate) bool {
 	t := e.tracks[own]
+	least := t.Standing(c.row) / 2
 	half := func(rows []int32) bool {
-		all, had := e.nodesWith(rows, func(p int) bool { return t.Habitual(p) && t.Standing(p) >= max(t.Standing(c.row)/2, t.Doubt(p)) })
+		all, had := e.nodesWith(rows, func(p int) bool { return t.Habitual(p) && t.Standing(p) >= max(least, t.Doubt(p)) })
 		return all >= commonNodes && 2*had >= all
 	}
 	return half(e.graph.All()) || half(e.layout.Roles[e.layout.Role[c.row]].Rows)
@@ -205,8 +206,9 @@ type likes struct {
 // alike finds the nodes that are like row r in a signal.
 func (e *Engine) alike(t *sequential.Test, r int) likes {
 	out := likes{slow: map[int32]bool{}, always: map[int32]bool{}, together: map[int32]bool{}, fast: map[int32]bool{}}
+	above := t.Standing(r)
 	for p := range e.n {
-		n, x, least := e.layout.Node[p], t.Standing(p), max(t.Standing(r)/2, t.Doubt(p))
+		n, x, least := e.layout.Node[p], t.Standing(p), max(above/2, t.Doubt(p))
 		switch {
 		case n < 0:
 		case x >= least:
@@ -220,7 +222,7 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 				out.always[n] = true
 			}
 
-		case x <= -max(t.Standing(r)/3, t.Doubt(p)) && !t.Few(p):
+		case x <= -max(above/3, t.Doubt(p)) && !t.Few(p):
 			// Among two of each kind the new are half as far from the middle as one old is elsewhere.
 			out.fast[n] = true
 		}
