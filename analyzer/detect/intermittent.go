@@ -19,7 +19,7 @@ func (e *Engine) intermittentNodes(all nodes) {
 	var found [signals][]int
 	for s := range signals {
 		for r := range e.n {
-			if e.tracks[s].Intermittent(r) {
+			if e.tracks[s].Intermittent(r) && (s != compute || !e.onlyForward(r)) {
 				found[s] = append(found[s], r)
 			}
 		}
@@ -27,11 +27,9 @@ func (e *Engine) intermittentNodes(all nodes) {
 
 	for _, s := range []signal{compute, loading, own} {
 		for _, r := range found[s] {
-			if s == own && !e.ownSpikes(r, found) || s == compute && e.onlyForward(r) {
-				continue
+			if s != own || e.ownSpikes(r, found) {
+				e.addIntermittent(all, s, r)
 			}
-
-			e.addIntermittent(all, s, r)
 		}
 	}
 
