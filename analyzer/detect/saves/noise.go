@@ -73,17 +73,30 @@ func (s *Watch) alone() float64 {
 	return fewSaves * float64(robust.Spread(s.rest))
 }
 
-// score sets how slow the save of rank r is: x is the log ratio to the peers or to its
-// own past, least what makes a slow save, noise the spread of one save.
-func (s *Watch) score(r int, mid float32) (x, least, noise float32) {
-	noise = float32(max(s.sigma, saveNoise))
+// score is how slow the save of rank r is: the log ratio to the peers or to its own past, and what
+// makes a slow save.
+func (s *Watch) score(r int, mid float32) (x, least float32) {
 	if x = s.rel[r]; x == x {
-		return x, max(saveRise, float32(saveSigmas)*noise), noise
+		return x, max(saveRise, float32(saveSigmas*max(s.sigma, saveNoise)))
 	}
 
-	x, least = s.apart(r, mid)
-	n := float32(max(1, min(int(s.pastN[r]), keptSaves))) // its own past is known so well
-	return x, least, float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+robust.MedianLoss*robust.MedianLoss*float32(s.run[r]+1)/n)
+	return s.apart(r, mid)
+}
+
+// together is the z of all saves of rank r since its test left zero.
+func (s *Watch) together(r int) float32 {
+	k := float32(s.run[r])
+	if k == 0 {
+		return 0
+	}
+
+	noise := float32(max(s.sigma, saveNoise))
+	if x := s.rel[r]; x != x { // without peers, its own past is known so well
+		n := float32(max(1, min(int(s.pastN[r]), keptSaves)))
+		noise = float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+robust.MedianLoss*robust.MedianLoss*k/n)
+	}
+
+	return s.rise[r] * robust.Sqrt(k) / noise
 }
 
 // apart serves a rank that saves without a peer of its role: how far it changed against

@@ -4,10 +4,11 @@
 // A Watch runs a sequential test of each rank and of each node, whose height comes from
 // what this storage does in health, and keeps the account of what slow saves cost.
 //
-// Invariant: one slow save convicts nobody, what slows all savers together is the
-// storage, and who was convicted is acquitted if the storage's noise explains the saves, or
-// most of them turn out to be ordinary; has recovered if many were slow before. Caveat: of two or three savers a slow one is named late or not at all; one
-// that saves without peers is compared with its own past and with other roles' savers.
+// Invariant: one slow save convicts nobody, and what slows all savers together is the storage.
+// Who was convicted is acquitted if the storage's noise explains the saves, or most of them turn
+// out to be ordinary; it has recovered if many were slow before. Caveat: of two or three savers a
+// slow one is named late or not at all; one that saves without peers is compared with its own past
+// and with other roles' savers.
 package saves
 
 import (
@@ -149,7 +150,7 @@ func (s *Watch) climb(mid float32) {
 	for node, rows := range of {
 		scores = scores[:0]
 		for _, r := range rows {
-			x, least, _ := s.score(int(r), mid)
+			x, least := s.score(int(r), mid)
 			score := robust.Clip(2*x/least-1, saveDown, saveUp)
 			s.ranks.add(int(r), score, rankTop)
 			scores = append(scores, (score+1)*least/max(saveRise, least/robust.Sqrt(float32(len(rows)))))
@@ -172,7 +173,7 @@ func (s *Watch) follow(r int, seconds, mid float32, step int64, ended func(int))
 		return
 	}
 
-	x, least, _ := s.score(r, mid)
+	x, least := s.score(r, mid)
 	if x >= least && s.over[r] == 0 { // what it climbed before was chance
 		s.run[r] = 0
 	}
@@ -206,10 +207,10 @@ func (s *Watch) settle(r int, need uint8, mid float32, step int64, ended func(in
 			return
 		}
 
-		if s.ranks.slow(r, s.saves) && s.together(r, mid) >= saveAlarm || s.nodes.slow(int(node), s.saves) && s.nodeTogether(node, mid) >= nodeAlarm {
+		if s.ranks.slow(r, s.saves) && s.together(r) >= saveAlarm || s.nodes.slow(int(node), s.saves) && s.nodeTogether(node) >= nodeAlarm {
 			s.proof[r], s.third[r] = true, step
 		}
-	case s.together(r, mid) < saveDoubt && s.nodeTogether(node, mid) < saveDoubt, !most && s.over[r] < habit:
+	case s.together(r) < saveDoubt && s.nodeTogether(node) < saveDoubt, !most && s.over[r] < habit:
 		s.proof[r] = false // the storage turned out to differ so by itself
 	case !most: // slow they were, and are no longer
 		ended(r)
@@ -219,25 +220,15 @@ func (s *Watch) settle(r int, need uint8, mid float32, step int64, ended func(in
 }
 
 // nodeTogether is the z of all of the node's ranks that save together (Stouffer's sum).
-func (s *Watch) nodeTogether(node int32, mid float32) float32 {
+func (s *Watch) nodeTogether(node int32) float32 {
 	var sum, n float32
 	for r, y := range s.lns {
 		if y == y && s.l.Node[r] == node {
-			sum, n = sum+s.together(r, mid), n+1
+			sum, n = sum+s.together(r), n+1
 		}
 	}
 
 	return sum / robust.Sqrt(n)
-}
-
-// together is the z of all saves of rank r since its test left zero.
-func (s *Watch) together(r int, mid float32) float32 {
-	if s.run[r] == 0 {
-		return 0
-	}
-
-	_, _, noise := s.score(r, mid)
-	return s.rise[r] * robust.Sqrt(float32(s.run[r])) / noise
 }
 
 // ordinary ends the slow saves of rank r, and keeps its last one as a healthy one.
