@@ -47,20 +47,7 @@ func selection(columns []string, table, job, where, tail string) string {
 func move[T any](columns []column[T], got []native.Column, job string, rows []T) {
 	assignJob(rows, job)
 	for k, c := range columns {
-		switch {
-		case c.list != nil:
-			for i := range rows {
-				c.list(&rows[i], &got[k], i)
-			}
-		case c.text != nil:
-			for i, word := range got[k].Texts {
-				c.text(&rows[i], word)
-			}
-		default:
-			for i, n := range got[k].Numbers {
-				c.set(&rows[i], n)
-			}
-		}
+		c.move(rows, &got[k])
 	}
 }
 

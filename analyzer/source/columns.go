@@ -9,14 +9,12 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// column moves one column of a file or of a server's answer into rows of type T: set for
-// integers, text for strings, list for lists, which only servers send so. missing is the
-// value where the file is older than the column.
+// column moves one column of a file or of a server's answer into as many rows of type T. text is
+// whether it holds strings. missing is the value where the file is older than the column.
 type column[T any] struct {
 	name    string
-	set     func(*T, int64)
-	text    func(*T, string)
-	list    func(*T, *native.Column, int)
+	text    bool
+	move    func([]T, *native.Column)
 	missing int64
 }
 
@@ -49,21 +47,22 @@ func columnsOf[T any](groups members) []column[T] {
 		c := column[T]{name: f.Tag.Get("col")}
 		switch f.Type.Kind() {
 		case reflect.Uint16:
-			c.set = integer[T, uint16](f.Offset)
+			c.move = integers[T, uint16](f.Offset)
 		case reflect.Uint32:
-			c.set = integer[T, uint32](f.Offset)
+			c.move = integers[T, uint32](f.Offset)
 		case reflect.Uint64:
-			c.set = integer[T, uint64](f.Offset)
+			c.move = integers[T, uint64](f.Offset)
 		case reflect.Int32:
-			c.set = integer[T, int32](f.Offset)
+			c.move = integers[T, int32](f.Offset)
 		case reflect.Int64:
-			c.set = integer[T, int64](f.Offset)
+			c.move = integers[T, int64](f.Offset)
 		case reflect.String:
-			c.text = func(r *T, v string) { *field[string](r, f.Offset) = v }
+			c.text = true
+			c.move = each[T](f.Offset, func(from *native.Column, i int) string { return from.Texts[i] })
 		default:
-			c.list = func(r *T, c *native.Column, i int) { *field[[]string](r, f.Offset) = texts(c, i) }
+			c.move = each[T](f.Offset, texts)
 			if f.Type == reflect.TypeFor[[][]uint32]() {
-				c.list = func(r *T, c *native.Column, i int) { *field[[][]uint32](r, f.Offset) = groups.lists(c, i) }
+				c.move = each[T](f.Offset, groups.lists)
 			}
 		}
 
@@ -75,9 +74,22 @@ func columnsOf[T any](groups members) []column[T] {
 	return columns
 }
 
-// integer sets a field of that width: stores send all integers as int64.
-func integer[T any, N uint16 | uint32 | uint64 | int32 | int64](offset uintptr) func(*T, int64) {
-	return func(r *T, v int64) { *field[N](r, offset) = N(v) }
+// integers sets a field of that width: stores send all integers as int64.
+func integers[T any, N uint16 | uint32 | uint64 | int32 | int64](offset uintptr) func([]T, *native.Column) {
+	return func(rows []T, from *native.Column) {
+		for i, n := range from.Numbers[:len(rows)] {
+			*field[N](&rows[i], offset) = N(n)
+		}
+	}
+}
+
+// each sets a field to what value makes of the column at its row.
+func each[T, F any](offset uintptr, value func(from *native.Column, i int) F) func([]T, *native.Column) {
+	return func(rows []T, from *native.Column) {
+		for i := range rows {
+			*field[F](&rows[i], offset) = value(from, i)
+		}
+	}
 }
 
 // field is the field of a row at an offset. It is as safe as the offset, which comes from the type

@@ -246,6 +246,62 @@ func TestParquet_OlderFiles(t *testing.T) {
 	if _, _, err := load(t, dir, "", Options{}); err == nil || !strings.Contains(err.Error(), "column rank is optional") {
 		t.Errorf("optional column: error %v", err)
 	}
+
+	if err := goparquet.WriteFile(path, []struct {
+		Rank string `parquet:"rank"`
+	}{{"3"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, _, err := load(t, dir, "", Options{}); err == nil || !strings.Contains(err.Error(), "column rank: is of another type") {
+		t.Errorf("column of texts: error %v", err)
+	}
+
+	if err := goparquet.WriteFile(path, []struct {
+		Node int64 `parquet:"node"`
+	}{{3}}); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, _, err := load(t, dir, "", Options{}); err == nil || !strings.Contains(err.Error(), "column node: is of another type") {
+		t.Errorf("column of numbers: error %v", err)
+	}
+}
+
+// TestParquet_Encodings: integers are the same in whatever way another tool has put them down.
+func TestParquet_Encodings(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(layout.Folder(dir, row.StepsTable, "j"), "x.parquet")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	type foreign struct {
+		Rank   int32  `parquet:"rank"`
+		Step   uint64 `parquet:"step,dict"`
+		Start  int64  `parquet:"start_ns,plain"`
+		StepNs int64  `parquet:"step_ns,delta"`
+		FPNs   int32  `parquet:"fp_ns,dict"`
+	}
+	var all []foreign
+	for i := range 3000 { // more than are read at once
+		all = append(all, foreign{Rank: 2, Step: uint64(i), Start: int64(1e18) + int64(i), StepNs: int64(100 + i), FPNs: int32(i % 3)})
+	}
+
+	if err := goparquet.WriteFile(path, all); err != nil {
+		t.Fatal(err)
+	}
+
+	r, _, err := load(t, dir, "", Options{})
+	if err != nil || len(r.Steps) != len(all) {
+		t.Fatalf("%d steps, error %v", len(r.Steps), err)
+	}
+
+	for i, s := range r.Steps {
+		if w := all[i]; s.Rank != 2 || s.Step != w.Step || s.StartNs != w.Start || s.StepNs != w.StepNs || s.FPNs != int64(w.FPNs) {
+			t.Fatalf("step %d: %+v, want %+v", i, s, w)
+		}
+	}
 }
 
 // FuzzReadSpan: a damaged file is an error, never a panic.

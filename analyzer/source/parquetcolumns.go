@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
@@ -89,14 +91,8 @@ func readGroup[T any](p *parquet.File, g parquet.RowGroup, from, to int64, colum
 	for _, c := range columns {
 		leaf, ok := p.Schema().Lookup(c.name)
 		if !ok {
-			for i := range rows[first:] {
-				if c.text != nil {
-					c.text(&rows[first+i], "")
-				} else {
-					c.set(&rows[first+i], c.missing)
-				}
-			}
-
+			n := len(rows) - first
+			c.move(rows[first:], &native.Column{Numbers: slices.Repeat([]int64{c.missing}, n), Texts: make([]string, n)})
 			continue
 		}
 
@@ -158,31 +154,22 @@ const valuesAtOnce = 1 << 10
 
 // readPage fills the column from a page, and returns how many rows it had for it.
 func readPage[T any](page parquet.Page, c column[T], values []parquet.Value, words map[string]string, rows []T) (done int, err error) {
+	if data := page.Data(); !c.text && page.Dictionary() == nil && data.Kind() == encoding.Int64 {
+		all := data.Int64() // most columns of most files: no value of them is looked at alone
+		done = min(len(all), len(rows))
+		c.move(rows[:done], &native.Column{Numbers: all})
+		return done, nil
+	}
+
+	var read native.Column
 	for from := page.Values(); done < len(rows) && err == nil; {
 		var n int
 		n, err = from.ReadValues(values[:min(len(values), len(rows)-done)])
-		for i := range values[:n] {
-			v, r := &values[i], &rows[done+i]
-			switch kind := v.Kind(); {
-			case c.text != nil && kind == parquet.ByteArray:
-				word, ok := words[string(v.ByteArray())]
-				if !ok {
-					word = string(v.ByteArray())
-					words[word] = word
-				}
-
-				c.text(r, word)
-			case c.set != nil && kind == parquet.Int64:
-				c.set(r, v.Int64())
-			case c.set != nil && kind == parquet.Int32:
-				c.set(r, int64(v.Int32()))
-			case v.IsNull():
-				return 0, errors.New("holds nulls; laggard's columns do not")
-			default:
-				return 0, fmt.Errorf("is of type %s", page.Type())
-			}
+		if err := take(&read, values[:n], c.text, words); err != nil {
+			return 0, fmt.Errorf("%w (%s)", err, page.Type())
 		}
 
+		c.move(rows[done:done+n], &read)
 		done += n
 	}
 
@@ -191,4 +178,32 @@ func readPage[T any](page parquet.Page, c column[T], values []parquet.Value, wor
 	}
 
 	return done, err
+}
+
+// take makes a column of values, which are to be texts or to be integers.
+func take(c *native.Column, values []parquet.Value, texts bool, words map[string]string) error {
+	c.Numbers, c.Texts = c.Numbers[:0], c.Texts[:0]
+	for i := range values {
+		v := &values[i]
+		switch kind := v.Kind(); {
+		case texts && kind == parquet.ByteArray:
+			word, ok := words[string(v.ByteArray())]
+			if !ok {
+				word = string(v.ByteArray())
+				words[word] = word
+			}
+
+			c.Texts = append(c.Texts, word)
+		case !texts && kind == parquet.Int64:
+			c.Numbers = append(c.Numbers, v.Int64())
+		case !texts && kind == parquet.Int32:
+			c.Numbers = append(c.Numbers, int64(v.Int32()))
+		case v.IsNull():
+			return errors.New("holds nulls; laggard's columns do not")
+		default:
+			return errors.New("is of another type")
+		}
+	}
+
+	return nil
 }
