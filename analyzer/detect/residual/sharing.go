@@ -320,16 +320,10 @@ func (s *Sharing) others() {
 		}
 
 		s.buf = robust.Compact(s.buf[:0], s.levels)
-		s.whole[q] = robust.Median(s.buf)
+		slices.Sort(s.buf)
+		s.whole[q] = robust.MedianWithout(s.buf, robust.NaN)
 		for i, rows := range parts {
-			s.buf = s.buf[:0]
-			for j, v := range s.levels {
-				if j != i && v == v {
-					s.buf = append(s.buf, v)
-				}
-			}
-
-			w := robust.Median(s.buf)
+			w := robust.MedianWithout(s.buf, s.levels[i])
 			for _, r := range rows {
 				s.w[r] = w
 			}

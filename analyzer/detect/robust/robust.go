@@ -112,6 +112,32 @@ func Median(v []float32) float32 {
 	return (lo + hi) / 2
 }
 
+// MedianWithout returns the median of sorted values without one that is x, of all of them where
+// none is; NaN for none.
+func MedianWithout(sorted []float32, x float32) float32 {
+	n := len(sorted)
+	at, found := slices.BinarySearch(sorted, x)
+	if found {
+		n--
+	}
+
+	kth := func(k int) float32 {
+		if found && k >= at {
+			k++
+		}
+
+		return sorted[k]
+	}
+	switch {
+	case n == 0:
+		return NaN
+	case n%2 == 1:
+		return kth(n / 2)
+	}
+
+	return (kth(n/2-1) + kth(n/2)) / 2
+}
+
 // LowerMedian is the median, of an even number of values the lower one of the middle
 // two; NaN for none. It reorders v.
 func LowerMedian(v []float32) float32 {

@@ -54,6 +54,17 @@ func TestSelection(t *testing.T) {
 			t.Fatalf("%d values: LowerMedian()=%v, want %v", n, got, want)
 		}
 
+		for _, x := range []float32{v[0], sorted[0], sorted[n-1], 1e9, NaN} {
+			rest := slices.Clone(v)
+			if i := slices.Index(rest, x); i >= 0 {
+				rest = slices.Delete(rest, i, i+1)
+			}
+
+			if got, want := MedianWithout(sorted, x), Median(rest); got != want && (got == got || want == want) {
+				t.Fatalf("%d values: MedianWithout(%v)=%v, want %v", n, x, got, want)
+			}
+		}
+
 		if got, want := Median64(wide(v)), float64(sorted[(n-1)/2]+sorted[n/2])/2; math.Abs(got-want) > 1e-6 {
 			t.Fatalf("%d values: Median64()=%v, want %v", n, got, want)
 		}
@@ -113,7 +124,7 @@ func TestLocations(t *testing.T) {
 
 func TestNothing(t *testing.T) {
 	for name, got := range map[string]float64{
-		"Median": float64(Median(nil)), "LowerMedian": float64(LowerMedian(nil)), "Median64": Median64(nil),
+		"Median": float64(Median(nil)), "MedianWithout": float64(MedianWithout([]float32{1}, 1)), "LowerMedian": float64(LowerMedian(nil)), "Median64": Median64(nil),
 		"TrimmedMean": float64(TrimmedMean(nil)), "Spread": float64(Spread(nil)), "MAD": float64(MAD(nil)),
 	} {
 		if got == got {
