@@ -9,7 +9,6 @@ import (
 	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
-	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -46,16 +45,17 @@ func BenchmarkFileToClickHouse(b *testing.B) {
 			}
 		})
 	}
-	ours := func() cost {
+	program := laggard(b)
+	ours := func() (c cost) {
 		db, s := fresh()
 		defer server.Exec("DROP DATABASE " + db)
 		defer s.Close()
-		return run(b, server.PID(), func() {
-			r, err := intake.Once(b.Context(), dir, s, intake.Options{Records: rollup.All})
-			if err != nil || r.Tables["records"].Inserted != n {
-				b.Fatalf("%v: %s", err, r)
-			}
-		})
+		c = run(b, server.PID(), func() { ingest(b, program, dir, server.Store(db)) })
+		if got := server.Count("SELECT count() FROM " + db + ".records"); got != n {
+			b.Fatalf("%d records are stored, want %d", got, n)
+		}
+
+		return c
 	}
 	db, s := fresh()
 	if out, err := server.Client(json, "INSERT INTO "+db+".records FORMAT JSONEachRow"); err != nil {

@@ -9,10 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/laggard-dev/laggard/writer/clickhouse"
-	"github.com/laggard-dev/laggard/writer/intake"
-	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // BenchmarkFileToParquet is P13: a million record lines into Parquet, beside DuckDB's
@@ -33,21 +29,12 @@ func BenchmarkFileToParquet(b *testing.B) {
 	const n = 1_000_000
 	dir := b.TempDir()
 	segments(b, dir, n)
+	program := laggard(b)
 	var ours, theirs []cost
 	var sizes [2]int64
 	for b.Loop() {
 		store := filepath.Join(b.TempDir(), "store")
-		sink, err := intake.OpenStore("parquet:"+store, clickhouse.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-
-		ours = append(ours, run(b, 0, func() {
-			r, err := intake.Once(b.Context(), dir, sink, intake.Options{Records: rollup.All})
-			if err != nil || r.Tables["records"].Inserted != n {
-				b.Fatalf("%v: %s", err, r)
-			}
-		}))
+		ours = append(ours, run(b, 0, func() { ingest(b, program, dir, "parquet:"+store) }))
 		sizes[0] = bytesUnder(b, filepath.Join(store, "records"))
 		out := filepath.Join(b.TempDir(), "duckdb.parquet")
 		var seconds float64

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -71,11 +72,31 @@ func measured(i int) record.Record {
 	return r
 }
 
+// laggard builds the program. It is measured as people run it: in this process it would have the rivals'
+// rows in its memory, which it keeps within bounds.
+func laggard(b testing.TB) (program string) {
+	b.Helper()
+	program = filepath.Join(b.TempDir(), "laggard")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
+		b.Fatalf("build laggard: %v\n%s", err, out)
+	}
+
+	return program
+}
+
+// ingest stores all rows of the segments.
+func ingest(b testing.TB, program, dir, store string) {
+	b.Helper()
+	if out, err := exec.Command(program, "ingest", dir, "--to", store, "--records", "all").CombinedOutput(); err != nil {
+		b.Fatalf("ingest: %v\n%s", err, out)
+	}
+}
+
 // cost is what one run took.
 type cost struct{ wall, own, server time.Duration }
 
-// run measures f: wall time, processor time of this process and of its children
-// that ended (the rival's client), and processor time of the server; 0 without one.
+// run measures f: wall time, processor time of this process and of its children that ended, and
+// processor time of the server; 0 without one.
 func run(b testing.TB, server int, f func()) cost {
 	b.Helper()
 	others := func() time.Duration {
