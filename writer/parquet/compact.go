@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sys/unix"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
@@ -24,10 +25,12 @@ const (
 	compactAfter = 64
 	// fewFiles are fewer than are worth reading and writing again.
 	fewFiles = 8
-	// smallBytes and mostRows bound what is compacted: a file above them stays, and a
-	// compaction stays within the memory of an agent.
+	// smallBytes, mostRows and mostBytes bound what is compacted: a file above them stays, and a
+	// compaction stays within the memory of an agent. Long words pack so well that a small file may unfold
+	// to a thousand times its size.
 	smallBytes = 4 << 20
 	mostRows   = 1 << 17
+	mostBytes  = 16 << 20 // unfolded
 )
 
 // Compact makes one file of the small files of each table that was written since
@@ -84,12 +87,12 @@ func (s *Sink) compact(ctx context.Context, f *folder) error {
 }
 
 // gather reads the small files, as many as fit, and returns their names: nil when there
-// are few. A file of another program's is not ours to remove, and one with a quarter of the
-// rows that fit would be written again each time.
+// are few. A file of another program's is not ours to remove, and one with a quarter of what
+// fits would be written again each time.
 func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []string, error) {
 	b := &ship.Batch{Table: f.table, Job: f.job}
 	var small []string
-	total := int64(0)
+	rows, bytes := int64(0), int64(0)
 	for _, path := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -114,16 +117,16 @@ func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []stri
 		}
 
 		_, ours := file.Lookup(layout.SchemaKey)
-		rows := file.NumRows()
+		n, size := file.NumRows(), unfolded(file)
 		if err := closer.Close(); err != nil {
 			return nil, nil, err
 		}
 
-		if !ours || rows > mostRows/4 || total+rows > mostRows {
+		if !ours || n > mostRows/4 || size > mostBytes/4 || rows+n > mostRows || bytes+size > mostBytes {
 			continue
 		}
 
-		total += rows
+		rows, bytes = rows+n, bytes+size
 		small = append(small, path)
 	}
 
@@ -132,29 +135,42 @@ func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []stri
 	}
 
 	var names []string
+	var words row.Words
 	for _, path := range small {
-		if err := readInto(b, path); err != nil {
+		if err := readInto(b, &words, path); err != nil {
 			return nil, nil, err
 		}
 
 		names = append(names, filepath.Base(path))
 	}
 
+	b.Raws.Words, b.Raws.Bytes = words.List(), words.Bytes()
 	return b, names, nil
 }
 
-// readInto appends a file's rows to those of b, which has its table. Ranks never come here: a
-// process has one file, which a higher version replaces.
-func readInto(b *ship.Batch, path string) error {
+// unfolded is the bytes of a file's rows before compression, each word once.
+func unfolded(file *parquet.File) (bytes int64) {
+	for _, g := range file.Metadata().RowGroups {
+		bytes += g.TotalByteSize
+	}
+
+	return bytes
+}
+
+// readInto appends a file's rows to those of b, which has its table; words are those of raw rows. Ranks
+// never come here: a process has one file, which a higher version replaces.
+func readInto(b *ship.Batch, words *row.Words, path string) error {
 	switch b.Table {
 	case row.StepsTable:
 		return appendRows(&b.Steps, path)
 	case row.CommunicationsTable:
 		return appendRows(&b.Communications, path)
 	case row.RecordsTable:
-		return layout.Read(path, func(r []row.Record) error {
-			some := row.Pack(r...)
-			b.Raws.Append(&some)
+		return layout.Read(path, func(rows []row.Record) error {
+			for i := range rows {
+				b.Raws.Rows = append(b.Raws.Rows, words.Pack(&rows[i]))
+			}
+
 			return nil
 		})
 	case row.VerdictsTable:

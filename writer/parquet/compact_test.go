@@ -1,8 +1,10 @@
 package parquet_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	layout "github.com/laggard-dev/laggard/schemas/parquet"
@@ -119,5 +121,68 @@ func TestCompact(t *testing.T) {
 
 	if left, _ := filepath.Glob(filepath.Join(layout.Folder(dir, row.StepsTable, "j"), "*"+layout.Suffix)); len(left) != 1 {
 		t.Fatalf("left in the folder: %v", left)
+	}
+}
+
+// TestCompact_LongWords: a compaction stays within the memory of an agent where small files unfold to
+// many times their size, and no row is lost.
+func TestCompact_LongWords(t *testing.T) {
+	dir := t.TempDir()
+	s, err := parquet.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const files, rows, length, most = 24, 512, 3000, 16 << 20 // 1.5 MB each
+	for i := range files {
+		all := shiptest.Rows("j", 1, rows*i, rows)
+		records := all.Raws.AppendTo(nil)
+		for k := range records {
+			records[k].Path = fmt.Sprintf("/data/%s/%d", strings.Repeat("x", length), rows*i+k)
+		}
+
+		all.Raws = row.Pack(records...)
+		for _, b := range ship.Cut(all) {
+			if err := s.Insert(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	left, err := layout.Files(layout.Folder(dir, row.RecordsTable, "j"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(left) < 2 || len(left) >= files {
+		t.Errorf("%d files are left, want fewer than %d and more than one", len(left), files)
+	}
+
+	paths := map[string]bool{}
+	for _, path := range left {
+		unfolded := 0
+		err := layout.Read(path, func(rows []row.Record) error {
+			for i := range rows {
+				unfolded += len(rows[i].Path)
+				paths[strings.Clone(rows[i].Path)] = true
+			}
+
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if unfolded > most {
+			t.Errorf("%s unfolds to %d bytes of paths, want at most %d", filepath.Base(path), unfolded, most)
+		}
+	}
+
+	if len(paths) != files*rows {
+		t.Errorf("%d paths are stored, want %d", len(paths), files*rows)
 	}
 }
