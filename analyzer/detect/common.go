@@ -91,7 +91,7 @@ func (e *Engine) standing(c *candidate) bool {
 
 	total := e.nodes()
 	if c.onlyOwn() && e.layout.Stages > 1 { // a victim's waits are in own time: only half of the nodes, all their time, are a kind
-		return total >= smallJob && (e.halfOfKind(c) || !e.rose(c) && e.forwardOfKind(c))
+		return total >= smallJob && !e.onlyOfNode(c) && (e.halfOfKind(c) || !e.rose(c) && e.forwardOfKind(c))
 	}
 
 	k, always, together, ranks, mixed, more := total, total, total, e.n, total >= smallJob, 0.0

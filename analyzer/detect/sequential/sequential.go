@@ -62,6 +62,7 @@ type Test struct {
 	mid             []float32 // median of the last window
 	laneMean        [len(lanes)][]float32
 	spikes          []Spikes
+	led             bool // somebody can be told to be slow himself in the step at hand
 
 	sigma    []float64 // noise of a step, per role and for all (last): median of sigmas
 	sigmas   []float32 // (roles+1) × window: the noise of each of the last steps
@@ -254,6 +255,11 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 	t.rhoUp *= 1 - 1.0/threshold.Memory
 	t.rhoDown *= 1 - 1.0/threshold.Memory
 	t.least = float32(math.Log1p(t.cfg.MinEffect))
+	t.led = false
+	for r, x := range e {
+		t.led = t.led || x > SpikeEffect && (leads == nil || leads[r])
+	}
+
 	slot, rho := t.count%threshold.Window, t.rho()
 	delta := float32(t.cfg.Effect)
 	for r, x := range e {

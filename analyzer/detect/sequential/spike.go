@@ -16,6 +16,7 @@ type Spikes struct {
 	Slow     float32            // of them slow
 	Episodes float32            // times that slow steps began
 	Sum      float32            // of the residuals of slow steps
+	Unled    float32            // of the residuals of steps in which it is slow and nobody can be told to be slow himself
 	Size     [slowSizes]float32 // slow steps by size, at most spikeLength an episode
 	Run      uint8              // slow steps of the episode that lasts
 	Pause    uint8              // steps since the last of them
@@ -36,6 +37,7 @@ func (s *Spikes) fade(keep float32) {
 	s.Slow *= keep
 	s.Episodes *= keep
 	s.Sum *= keep
+	s.Unled *= keep
 	s.Longest *= keep
 	for b := range s.Size {
 		s.Size[b] *= keep
@@ -94,18 +96,25 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
 		return
 	}
 
-	slow := t.warm[r] == 0 && d > SpikeEffect && (leads == nil || leads[r] && high)
+	slow := t.warm[r] == 0 && d > SpikeEffect && (leads == nil || high)
 	if slow { // most steps are not
 		least := max(SpikeEffect, spikeSigmas*t.usualNoise(r))
 		slow = d > least && x-robust.Median(t.Values(r, threshold.Window)) > least
+	}
+
+	if slow && leads != nil && !leads[r] {
+		if slow = false; !t.led {
+			t.spikes[r].Unled += d
+		}
 	}
 
 	t.spikes[r].add(d, slow, label)
 }
 
 // Intermittent reports whether unit r has far more slow steps than its peers: more than
-// chance makes of their rates, size by size, and it loses clearly more by them than nearly all on other
-// nodes, for pauses are not spread evenly over ranks.
+// chance makes of their rates, size by size, and it loses clearly more than nearly all on other
+// nodes, for pauses are not spread evenly over ranks. Nor is it who can be told to be slow himself: a pause
+// on newer hardware hides behind what older hardware takes in any step.
 func (t *Test) Intermittent(r int) bool {
 	s := &t.spikes[r]
 	n := float64(s.Looked)
@@ -120,10 +129,10 @@ func (t *Test) Intermittent(r int) bool {
 
 	t.buf = t.buf[:0]
 	for _, p := range peers {
-		t.buf = append(t.buf, t.spikes[p].Sum/t.spikes[p].Looked)
+		t.buf = append(t.buf, (t.spikes[p].Sum+t.spikes[p].Unled)/t.spikes[p].Looked)
 	}
 
-	return len(t.buf) == 0 || float64(s.Sum) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
+	return len(t.buf) == 0 || float64(s.Sum+s.Unled) >= spikeHigh*n*float64(robust.Kth(t.buf, len(t.buf)*9/10))
 }
 
 // lasts reports whether the steps between bursts of unit r are slow as well.

@@ -100,3 +100,33 @@ func TestIntermittent_UnitsThatCannotTell(t *testing.T) {
 		}
 	}
 }
+
+// TestIntermittent_NewerHardware: units on a newer node pause as often as others, and a pause of theirs hides behind
+// what the older ones take in any step, so that nobody can be told to be slow himself. One of the older node that pauses
+// half as often again as some of them is not slow again and again; one that pauses three times as often is.
+func TestIntermittent_NewerHardware(t *testing.T) {
+	for every, want := range map[int]bool{12: false, 6: true} {
+		tt, e := peers(16)
+		tt.Node = make([]int32, 16)
+		leads := make([]bool, len(e))
+		rng := rand.New(rand.NewPCG(5, 1))
+		for step := range 400 {
+			for r := range e {
+				e[r], leads[r] = float32(0.005*rng.NormFloat64()), true
+				tt.Node[r] = int32(r / 8)
+				switch {
+				case r == 0 && step%every == every-1:
+					e[r] = 0.2
+				case r >= 8 && (step+7*r)%18 == 0:
+					e[r], leads[r] = 0.2, false
+				}
+			}
+
+			tt.Observe(e, leads, int64(step), func(Episode) {})
+		}
+
+		if got := tt.Intermittent(0); got != want {
+			t.Errorf("every %d steps: intermittent=%v, want %v", every, got, want)
+		}
+	}
+}
