@@ -202,19 +202,32 @@ func (e *Engine) roleRecorded(r int) bool {
 
 // explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
 // anyway, for as long, and c was not accused before o became slow. One that has nothing but such time itself must
-// have more of it, and since the same moment; so must whoever may be in c's pipeline, for all that is known.
+// have more of it, and since the same moment; and whoever may be in c's pipeline, for all that is known, must have become
+// slow in that moment.
 func (e *Engine) explains(o, c *candidate) bool {
-	later := o.sinceAt - c.sinceAt
-	together := abs(later) <= threshold.BlockSteps && o.excess*0.9 > c.excess
+	later, late := o.sinceAt-c.sinceAt, o.excess
 	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] || later > threshold.BlockSteps && e.accused(own, c.row) && e.tracks[own].AccusedAt(c.row) <= o.sinceAt {
 		return false
 	}
 
-	if e.delays(o.row, e.layout.Replica[c.row]) {
-		return together || !o.onlyOwn() && o.excess >= explainedShare*c.excess
+	if o.has[own] && !o.onlyOwn() { // it is late by more than its forward passes
+		late = max(late, e.excess(o.row, own, nil))
 	}
 
-	return together && e.unknownMates()
+	measured := !o.onlyOwn() && late >= explainedShare*c.excess
+	at := abs(later) <= threshold.BlockSteps || later > 0 && e.roseSince(c, o.sinceAt)
+	together := at && late*0.9 > c.excess
+	if e.delays(o.row, e.layout.Replica[c.row]) {
+		return together || measured
+	}
+
+	return e.unknownMates() && (together || at && measured)
+}
+
+// roseSince reports whether the rank had not half as much more own time before that step: that it was a little slower,
+// as older hardware is, since long before is no moment at which it became slow.
+func (e *Engine) roseSince(c *candidate, at int) bool {
+	return e.tracks[own].Before(c.row, at) < c.effect/2
 }
 
 // delays reports whether row r, or a member of the groups that it works with inside the

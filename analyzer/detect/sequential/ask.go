@@ -148,6 +148,15 @@ func (t *Test) WasAbove(r int, least float64) bool {
 	return n >= minBase && past >= least
 }
 
+// Before is how far unit r was above its peers just before that count, NaN where that is no longer known, or not yet.
+func (t *Test) Before(r, at int) float64 {
+	if x, n := t.before(r, at); n >= minBase {
+		return float64(x)
+	}
+
+	return math.NaN()
+}
+
 // Centre is the middle of unit r's residuals while it is healthy.
 func (t *Test) Centre(r int) float32 { return t.mu[r] }
 
