@@ -81,6 +81,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"compound", 1795914359},  // a rank among well ones of its node is no kind of hardware
 		{"compound", 1795914284},  // nor is who was always a little slower slow since before the culprit
 		{"compound", 1795900294},  // who waits with all of its node for measured work has no more of its own
+		{"compound", 5551173},     // one that is later by less, and became slow some steps later
 		{"gc-pauses", 1795900314}, // pauses on newer hardware are pauses, too
 		{"interleaved", 2236068107},
 		{"congestion", 710000006}, // who waits for a mate on a congested wire has more own time

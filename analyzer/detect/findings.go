@@ -2,6 +2,7 @@ package detect
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -138,8 +139,9 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 		return
 	}
 
-	if n := len(common.standing); n > 0 {
-		addFindingf(v, verdict.JobSlow, 0, "at least %d of the job's %d nodes are slower than their peers, too many to be bad by themselves: a common cause (a mix of hardware, configuration, storage)", n, common.nodes)
+	if len(common.standing) > 0 {
+		first := slices.Min(slices.Collect(maps.Keys(common.standing)))
+		addFindingf(v, verdict.JobSlow, 0, "%s and others of the job's %d nodes are slower than their peers, too many to be bad by themselves: a common cause (a mix of hardware, configuration, storage)", first, common.nodes)
 		return
 	}
 

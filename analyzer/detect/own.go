@@ -202,8 +202,8 @@ func (e *Engine) roleRecorded(r int) bool {
 
 // explains reports whether culprit o is why rank c has more uncovered time: its pipeline waits for it
 // anyway, for as long, and c was not accused before o became slow. One that has nothing but such time itself must
-// have more of it, and since the same moment; and whoever may be in c's pipeline, for all that is known, must have become
-// slow in that moment.
+// have more of it, and since the same moment, or before: the less a rank waits, the later it shows; and whoever may be in
+// c's pipeline, for all that is known, must have become slow then.
 func (e *Engine) explains(o, c *candidate) bool {
 	later, late := o.sinceAt-c.sinceAt, o.excess
 	if o.row == c.row || e.layout.Node[o.row] == e.layout.Node[c.row] || later > threshold.BlockSteps && e.accused(own, c.row) && e.tracks[own].AccusedAt(c.row) <= o.sinceAt {
@@ -215,7 +215,7 @@ func (e *Engine) explains(o, c *candidate) bool {
 	}
 
 	measured := !o.onlyOwn() && late >= explainedShare*c.excess
-	at := abs(later) <= threshold.BlockSteps || later > 0 && e.roseSince(c, o.sinceAt)
+	at := later >= -threshold.Window/2 && (later <= threshold.BlockSteps || e.roseSince(c, o.sinceAt))
 	together := at && late*0.9 > c.excess
 	if e.delays(o.row, e.layout.Replica[c.row]) {
 		return together || measured

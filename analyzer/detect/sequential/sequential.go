@@ -62,7 +62,6 @@ type Test struct {
 	mid             []float32 // median of the last window
 	laneMean        [len(lanes)][]float32
 	spikes          []Spikes
-	led             bool // somebody can be told to be slow himself in the step at hand
 
 	sigma    []float64 // noise of a step, per role and for all (last): median of sigmas
 	sigmas   []float32 // (roles+1) × window: the noise of each of the last steps
@@ -255,9 +254,9 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 	t.rhoUp *= 1 - 1.0/threshold.Memory
 	t.rhoDown *= 1 - 1.0/threshold.Memory
 	t.least = float32(math.Log1p(t.cfg.MinEffect))
-	t.led = false
+	led := false // somebody can be told to be slow himself
 	for r, x := range e {
-		t.led = t.led || x > SpikeEffect && (leads == nil || leads[r])
+		led = led || x > SpikeEffect && (leads == nil || leads[r])
 	}
 
 	slot, rho := t.count%threshold.Window, t.rho()
@@ -288,7 +287,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 			t.warmed[r]++
 		}
 
-		t.spike(r, x, d, label, leads)
+		t.spike(r, x, d, label, leads, led)
 		if t.phase[r] == ok {
 			t.rise(r, d, delta/2, t.height(sig, rho), label, warming)
 			if !warming {

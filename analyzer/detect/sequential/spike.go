@@ -88,9 +88,10 @@ func (t *Test) Spikes(r int) *Spikes { return &t.spikes[r] }
 // spike counts a step of unit r that nobody convicted: x is its residual, d how far that
 // is above its past. A slow step stands out of the last ones as well: who is above a past
 // that it has not learned from is not slow again and again. Where others explain a slow step it is
-// none of its own. A unit of which nothing can be told in ordinary steps either (mates that it may wait
-// for are not recorded) is not looked at, so that it is nobody's healthy peer.
-func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
+// none of its own; led is whether any unit can be told to be slow itself. A unit of which nothing can be told
+// in ordinary steps either (mates that it may wait for are not recorded) is not looked at, so that it is
+// nobody's healthy peer.
+func (t *Test) spike(r int, x, d float32, label int64, leads []bool, led bool) {
 	high := x > SpikeEffect
 	if leads != nil && !leads[r] && !high {
 		return
@@ -103,7 +104,7 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
 	}
 
 	if slow && leads != nil && !leads[r] {
-		if slow = false; !t.led {
+		if slow = false; !led {
 			t.spikes[r].Unled += d
 		}
 	}
@@ -113,8 +114,8 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool) {
 
 // Intermittent reports whether unit r has far more slow steps than its peers: more than
 // chance makes of their rates, size by size, and it loses clearly more than nearly all on other
-// nodes, for pauses are not spread evenly over ranks. Nor is it who can be told to be slow himself: a pause
-// on newer hardware hides behind what older hardware takes in any step.
+// nodes, for pauses are not spread evenly over ranks. That includes what each loses in steps in which nobody
+// can be told to be slow himself: a pause on newer hardware hides behind what older hardware takes in any step.
 func (t *Test) Intermittent(r int) bool {
 	s := &t.spikes[r]
 	n := float64(s.Looked)
