@@ -110,7 +110,7 @@ func (e *Engine) standing(c *candidate) bool {
 	}
 
 	most := max(1, commonShare*float64(total))
-	if rose := e.rose(c); rose || !mixed && alone {
+	if rose := e.rose(c); rose || alone {
 		if rose && alone { // no kind, however slow others always were
 			k, always = k-always, 0
 		}

@@ -138,8 +138,9 @@ func TestCost_KnownJobs(t *testing.T) {
 // steps, beside one that is slower still, were not in their cost; two that hold the same expert,
 // which were said to have recovered, as if it had more to do; two in lockstep, each said to cost
 // what their mates wait, though they would wait for the other; one whose node saved slowly once, by
-// chance, and was said to cost that beside; and nodes of which only some ranks were sure to save
-// slowly, though all did.
+// chance, and was said to cost that beside; nodes of which only some ranks were sure to save
+// slowly, though all did; two that a restart put into one replica, whose well stages looked as much faster
+// as newer hardware is, so that they were charged no more; and one that hides behind the others' pauses.
 func TestCost_Each(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -148,6 +149,7 @@ func TestCost_Each(t *testing.T) {
 		{"culprits", 31415970}, {"culprits", 31415955}, {"culprits", 31415989}, {"culprits", 31415954}, {"culprits", 31416037},
 		{"culprits", 31416044}, {"culprits", 31416009}, {"culprits", 1618041}, {"culprits", 271859}, {"culprits", 77775},
 		{"long", 271865}, {"slow-saver", 271834}, {"slow-saver", 27644507},
+		{"compound", 1795917029}, {"compound", 1795914303},
 	} {
 		costs(t, tt.name, tt.seed, func(*simulate.Config) {})
 	}

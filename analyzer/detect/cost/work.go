@@ -21,7 +21,7 @@ const (
 	hiddenWait = 1.05
 	// habitSample ranks of a role tell its habits.
 	habitSample = 5
-	// ownLimit bounds a rank's own time in one step the same way.
+	// ownLimit bounds a rank's own time in one step the same way, where it may hold waits.
 	ownLimit = 1.25
 )
 
@@ -61,7 +61,7 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 			s = expect
 		case expect == expect && b.byForward(r) && !(victims && besideForward(b.charged, r)):
 			s = expect
-		case expect == expect && s > ownLimit*expect && b.tests[history.Own].Healthy(r) && !besideForward(b.charged, r):
+		case expect == expect && s > ownLimit*expect && b.hides(r) && b.tests[history.Own].Healthy(r) && !besideForward(b.charged, r):
 			s = ownLimit * expect
 		case expect == expect && b.layout.Stages > 1 && b.layout.Role[r] >= 0:
 			if s = max(0, s-h.Surplus[b.layout.Role[r]]*f); victims && !holds(b.charged, r) {
@@ -77,6 +77,13 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 	if h.Recomputed {
 		b.did.Micro /= 2
 	}
+}
+
+// hides reports whether a row's own time may hold waits: without a pipeline it does where those for the
+// blamed are recorded nowhere. Else what is long in one step is a pause.
+func (b *Book) hides(row int) bool {
+	g := b.layout.Role[row]
+	return b.layout.Stages > 1 || g < 0 || int(g) >= len(b.habits.Unseen) || b.habits.Unseen[g] > 0
 }
 
 // holds reports whether any of the faults is a row's.
