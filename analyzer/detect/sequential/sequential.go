@@ -254,12 +254,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 	t.rhoUp *= 1 - 1.0/threshold.Memory
 	t.rhoDown *= 1 - 1.0/threshold.Memory
 	t.least = float32(math.Log1p(t.cfg.MinEffect))
-	led := false // somebody can be told to be slow himself
-	for r, x := range e {
-		led = led || x > SpikeEffect && (leads == nil || leads[r])
-	}
-
-	slot, rho := t.count%threshold.Window, t.rho()
+	slot, rho, led := t.count%threshold.Window, t.rho(), anyLeads(e, leads)
 	delta := float32(t.cfg.Effect)
 	for r, x := range e {
 		t.ring[r*threshold.Window+slot] = x

@@ -112,6 +112,17 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool, led bool) {
 	t.spikes[r].add(d, slow, label)
 }
 
+// anyLeads reports whether any unit can be told to be slow itself in a step of these residuals.
+func anyLeads(e []float32, leads []bool) bool {
+	for r, x := range e {
+		if x > SpikeEffect && (leads == nil || leads[r]) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // Intermittent reports whether unit r has far more slow steps than its peers: more than
 // chance makes of their rates, size by size, and it loses clearly more than nearly all on other
 // nodes, for pauses are not spread evenly over ranks. That includes what each loses in steps in which nobody
