@@ -215,13 +215,13 @@ func (e *Engine) explains(o, c *candidate) bool {
 	}
 
 	measured := !o.onlyOwn() && late >= explainedShare*c.excess
-	at := later >= -threshold.Window/2 && (later <= threshold.BlockSteps || e.roseSince(c, o.sinceAt))
-	together := at && late*0.9 > c.excess
+	atOnce := later >= -threshold.Window/2 && (later <= threshold.BlockSteps || e.roseSince(c, o.sinceAt))
+	together := atOnce && late*0.9 > c.excess
 	if e.delays(o.row, e.layout.Replica[c.row]) {
 		return together || measured
 	}
 
-	return e.unknownMates() && (together || at && measured)
+	return e.unknownMates() && (together || atOnce && measured)
 }
 
 // roseSince reports whether the rank had not half as much more own time before that step: that it was a little slower,

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,6 +75,40 @@ func TestClickHouse_GroupsOfManyRanks(t *testing.T) {
 		if g := got.Ranks[i].GroupRanks; i%3 != 0 && &g[0][0] != &got.Ranks[1].GroupRanks[0][0] {
 			t.Fatalf("rank %d has a copy of its own of a group's members", i)
 		}
+	}
+}
+
+// TestClickHouse_ColumnOfAnotherType: a table that somebody has changed is an error that names the column.
+func TestClickHouse_ColumnOfAnotherType(t *testing.T) {
+	server := chtest.Start(t)
+	database := server.Database()
+	spec := server.Store(database)
+	sink, err := intake.OpenStore(spec, clickhouse.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	if err := sink.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	rows := row.Rows{Ranks: []row.Rank{{Job: "j", Groups: []string{}, GroupRanks: [][]uint32{}, Off: []string{"1:2"}, Version: 1}}}
+	for _, batch := range ship.Cut(&rows) {
+		if err := sink.Insert(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for _, c := range []struct{ column, changed, ours string }{{"off", "String", "Array(String)"}, {"pid", "String", "UInt32"}} {
+		become := func(kind string) {
+			server.Exec("ALTER TABLE " + database + ".ranks DROP COLUMN " + c.column + ", ADD COLUMN " + c.column + " " + kind)
+		}
+		become(c.changed)
+		if _, _, err := load(t, spec, "j", Options{}); err == nil || !strings.Contains(err.Error(), "column "+c.column+": is of another type") {
+			t.Errorf("column %s of type %s: error %v", c.column, c.changed, err)
+		}
+
+		become(c.ours)
 	}
 }
 

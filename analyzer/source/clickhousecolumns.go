@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -27,8 +28,7 @@ func selectColumns[T any](ctx context.Context, d *database, columns []column[T],
 	err := d.columns(ctx, selection(names, table, job, where, tail), func(got []native.Column, n int) error {
 		first := len(rows)
 		rows = slices.Grow(rows, n)[:first+n]
-		move(columns, got, job, rows[first:])
-		return nil
+		return move(columns, got, job, rows[first:])
 	})
 	return rows, err
 }
@@ -44,11 +44,17 @@ func selection(columns []string, table, job, where, tail string) string {
 }
 
 // move moves the columns of a block into rows. They were asked for in this order.
-func move[T any](columns []column[T], got []native.Column, job string, rows []T) {
+func move[T any](columns []column[T], got []native.Column, job string, rows []T) error {
 	assignJob(rows, job)
 	for k, c := range columns {
+		if !c.fits(&got[k], len(rows)) {
+			return fmt.Errorf("column %s: %w", c.name, errType)
+		}
+
 		c.move(rows, &got[k])
 	}
+
+	return nil
 }
 
 // columns runs q over a connection of its own and hands over the blocks of its answer: a query brings

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"unsafe"
@@ -9,11 +10,13 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// column moves one column of a file or of a server's answer into as many rows of type T. text is
-// whether it holds strings. missing is the value where the file is older than the column.
+// column moves one column of a file or of a server's answer, which fits, into as many rows of type T. It holds
+// strings or integers, in lists, or in lists of lists, which only servers send. missing is the value where
+// the file is older than the column.
 type column[T any] struct {
 	name    string
 	text    bool
+	lists   int // within one another
 	move    func([]T, *native.Column)
 	missing int64
 }
@@ -60,9 +63,9 @@ func columnsOf[T any](groups members) []column[T] {
 			c.text = true
 			c.move = each[T](f.Offset, func(from *native.Column, i int) string { return from.Texts[i] })
 		default:
-			c.move = each[T](f.Offset, texts)
+			c.text, c.lists, c.move = true, 1, each[T](f.Offset, texts)
 			if f.Type == reflect.TypeFor[[][]uint32]() {
-				c.move = each[T](f.Offset, groups.lists)
+				c.text, c.lists, c.move = false, 2, each[T](f.Offset, groups.lists)
 			}
 		}
 
@@ -72,6 +75,34 @@ func columnsOf[T any](groups members) []column[T] {
 	}
 
 	return columns
+}
+
+// errType is that a store has a column of another type than laggard's.
+var errType = errors.New("is of another type than laggard's")
+
+// fits reports whether a column that was read holds so many rows of what this one takes.
+func (c *column[T]) fits(from *native.Column, rows int) bool {
+	for range c.lists {
+		if from == nil || len(from.Ends) != rows {
+			return false
+		}
+
+		if rows == 0 {
+			return true
+		}
+
+		from, rows = from.Of, int(from.Ends[rows-1])
+	}
+
+	if from == nil {
+		return false
+	}
+
+	if c.text {
+		return len(from.Texts) == rows
+	}
+
+	return len(from.Numbers) == rows
 }
 
 // integers sets a field of that width: stores send all integers as int64.

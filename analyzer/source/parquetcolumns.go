@@ -201,7 +201,7 @@ func take(c *native.Column, values []parquet.Value, texts bool, words map[string
 		case v.IsNull():
 			return errors.New("holds nulls; laggard's columns do not")
 		default:
-			return errors.New("is of another type")
+			return errType
 		}
 	}
 
