@@ -228,7 +228,7 @@ func (w *Watch) evaluate(g int, t float64, label int64) {
 			rise, n := w.dimRise(g)
 			slow = (n == 0 || cur-ref-rise >= float32(math.Log1p(w.cfg.LinkRise))/2) && w.lasts(g, (cur+ref)/2)
 			// Where no other class of the dimension tells, the few equals may be as slow and have got used to it.
-			if others >= minClass-1 || others > 0 && n <= others {
+			if others > 0 && n <= others {
 				slow = slow && cur-peers >= float32(math.Log1p(w.cfg.LinkRise))/2
 			}
 		}

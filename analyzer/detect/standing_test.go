@@ -1,0 +1,47 @@
+package detect
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// blamed lists the nodes that are blamed, in order.
+func blamed(v *verdict.Verdict) (nodes []string) {
+	for _, n := range v.Nodes {
+		if verdict.Blamed(n.State) {
+			nodes = append(nodes, n.Node)
+		}
+	}
+
+	slices.Sort(nodes)
+	return nodes
+}
+
+// TestLinks_AllOfAStage: the groups of one stage slow down together, for a node of all of them has a slow network.
+// Those of the other stage tell that it is not the fabric.
+func TestLinks_AllOfAStage(t *testing.T) {
+	for seed := range uint64(4) {
+		j := newJob(seed)
+		j.shape(2, 4, 4, 4)
+		j.steps, j.congestion = 240, false
+		j.link = func(stage, _, step int) float64 {
+			if stage == 0 && step >= 80 {
+				return 4
+			}
+
+			return 1
+		}
+		v := Analyze(j.frame(), Default())
+		var got []string
+		for _, l := range v.Links {
+			got = append(got, l.Group)
+		}
+
+		slices.Sort(got)
+		if len(blamed(v)) > 0 || !slices.Equal(got, []string{"dp-0", "dp-1", "dp-2", "dp-3"}) {
+			t.Errorf("seed %d: links %v, nodes %v, findings %+v", seed, got, blamed(v), v.Findings)
+		}
+	}
+}
