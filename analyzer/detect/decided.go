@@ -31,16 +31,17 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	covered := e.expected > 0 && round4(float64(e.measured)/float64(e.expected)) >= e.cfg.MinCoverage
 	hidden := e.hidden(found)
 
-	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == "" && !common.undecidable()
-	// Below it only a culprit is news: a suspect is none, nor is one that costs too little.
-	v.Decided = v.Decided && (covered || v.Exit(e.cfg.MinImpact) == verdict.ExitDegraded)
+	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == ""
+	// Below it, and beside who may be one, only a culprit is news: a suspect is none, nor is one that costs too little.
+	news := v.Exit(e.cfg.MinImpact) == verdict.ExitDegraded
+	v.Decided = v.Decided && (news || covered && !common.undecidable())
 	if !covered && e.columns > 0 {
 		low(v, "%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage)
 	}
 
-	if len(common.few) > 0 && !found {
+	if len(common.few) > 0 && !news {
 		low(v, "rank %d has one peer, or peers on %d other nodes or fewer, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts)
-	} else if !found && common.undecidable() {
+	} else if !news && common.undecidable() {
 		low(v, "%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes)
 	}
 

@@ -19,6 +19,31 @@ func blamed(v *verdict.Verdict) (nodes []string) {
 	return nodes
 }
 
+// TestDecide_BesideOneThatCostsLittle: that a rank has one peer, and always was slower, stays open when somebody
+// else is found who costs little.
+func TestDecide_BesideOneThatCostsLittle(t *testing.T) {
+	cfg := Default()
+	cfg.MinImpact = 0.05
+	for seed := range uint64(8) {
+		j := newJob(seed)
+		j.shape(8, 2, 1, 4)
+		j.seq, j.unrecorded, j.drift = 0, 0, 0
+		j.fault = func(r, _, step int) effect {
+			switch {
+			case r == 15:
+				return effect{forward: 1.35, backward: 1.35}
+			case r == 1 && step >= 80:
+				return effect{backward: 1.7}
+			}
+
+			return effect{}
+		}
+		if v := Analyze(j.frame(), cfg); v.Healthy {
+			t.Errorf("seed %d: healthy, %v; findings %+v", seed, blamed(v), v.Findings)
+		}
+	}
+}
+
 // TestLinks_AllOfAStage: the groups of one stage slow down together, for a node of all of them has a slow network.
 // Those of the other stage tell that it is not the fabric.
 func TestLinks_AllOfAStage(t *testing.T) {
