@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/cost"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
@@ -12,8 +13,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// fillCosts says what each culprit costs, and what all cost together.
-func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
+// fillCosts says what each culprit costs, and what all cost together: at most with those who may be culprits, too.
+func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 	faults := e.blame(culprits)
 	p := e.costs.Price(faults)
 	set := func(least, most *float64, a, b float64) {
@@ -25,6 +26,10 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits []candidate) {
 	least, most := 0.0, 0.0
 	if len(faults) > 0 {
 		least, most = p[""].Bounds()
+		if len(mates) > 0 {
+			_, b := e.costs.PriceNow(e.blame(slices.Concat(culprits, mates))).Bounds()
+			most = max(most, b)
+		}
 	}
 
 	least, most = e.withSaves(least, most, "")

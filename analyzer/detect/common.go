@@ -14,6 +14,7 @@ type common struct {
 	sudden   map[string]bool // nodes that became slow within commonSteps of each other
 	standing map[string]bool // nodes that are slow, more than can all be bad
 	few      []int           // ranks that are slower than their few peers, and always were
+	mates    []candidate     // who may wait for a culprit, or be another one: no groups are known
 	nodes    int             // of the job
 }
 

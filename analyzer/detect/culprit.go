@@ -164,10 +164,16 @@ func (e *Engine) peers(r int, s signal, k int, skip func(int) bool) float64 {
 // counts where nobody on the node is named for measured work.
 func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	left := all[:0:0]
+	var mates []candidate
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeMate(c, all) || e.maybeWork(c) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeWork(c) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+			continue
+		}
+
+		if e.maybeMate(c, all) {
+			mates = append(mates, *c)
 			continue
 		}
 
@@ -183,7 +189,9 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	}
 
 	slices.SortFunc(left, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
-	return e.withoutCommon(left)
+	culprits, common = e.withoutCommon(left)
+	common.mates = mates
+	return culprits, common
 }
 
 // invisible reports whether nobody could check that a rank takes longer, in any signal that is slow, as far as noise

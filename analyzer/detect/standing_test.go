@@ -7,6 +7,11 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
+// slowRanks makes some ranks slow from the start, each by its own factor.
+func (j *job) slowRanks(by map[int]float64) {
+	j.fault = func(r, _, _ int) effect { return effect{forward: by[r], backward: by[r]} }
+}
+
 // blamed lists the nodes that are blamed, in order.
 func blamed(v *verdict.Verdict) (nodes []string) {
 	for _, n := range v.Nodes {
@@ -17,6 +22,21 @@ func blamed(v *verdict.Verdict) (nodes []string) {
 
 	slices.Sort(nodes)
 	return nodes
+}
+
+// TestCosts_MayBeAnother: where no groups are known one of two ranks that are as slow may wait for the other.
+// At most they cost what both do.
+func TestCosts_MayBeAnother(t *testing.T) {
+	for seed := range uint64(8) {
+		j := newJob(seed)
+		j.shape(1, 8, 1, 1)
+		j.seq, j.noTopology = 0, true
+		j.slowRanks(map[int]float64{2: 1.6, 3: 1.6})
+		v := Analyze(j.frame(), Default())
+		if got := blamed(v); len(got) == 0 || v.Most() < 0.25 {
+			t.Errorf("seed %d: %v, costs %.3f to %.3f; findings %+v", seed, got, v.JobImpact, v.JobImpactMax, v.Findings)
+		}
+	}
 }
 
 // TestDecide_BesideOneThatCostsLittle: that a rank has one peer, and always was slower, stays open when somebody

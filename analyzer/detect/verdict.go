@@ -30,7 +30,7 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	culprits, common := e.accuse(all)
 	e.fillNodes(v, culprits)
 	e.fillLinks(v)
-	e.fillCosts(v, culprits)
+	e.fillCosts(v, culprits, common.mates)
 	e.fillEvents(v)
 	e.fillFindings(v, &common)
 	e.fillTimes(v)

@@ -172,6 +172,17 @@ func (b *Book) Price(faults []Fault) map[string]Account {
 	return accounts
 }
 
+// PriceNow says what faults cost together in the steps of the window.
+func (b *Book) PriceNow(faults []Fault) Account {
+	defer b.learnedHere()()
+	accounts := map[string]Account{}
+	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
+		b.enter(i, faults, accounts)
+	}
+
+	return accounts[""]
+}
+
 // Closed is what a node that is well again cost; it was well in so many last steps.
 func (b *Book) Closed(node string, well int) Account {
 	defer b.learnedHere()()
