@@ -9,12 +9,13 @@ import (
 )
 
 // common is why slow nodes are not accused: they share a cause (a switch, a storage, a
-// mix of hardware), or nothing tells which of two is the slow one.
+// mix of hardware, a replica's work), or nothing tells which of two is the slow one.
 type common struct {
 	sudden   map[string]bool // nodes that became slow within commonSteps of each other
 	standing map[string]bool // nodes that are slow, more than can all be bad
 	few      []int           // ranks that are slower than their few peers, and always were
 	mates    []candidate     // who may wait for a culprit, or be another one: no groups are known
+	replicas []int32         // that are as slow in each of their stages: they have more work
 	nodes    int             // of the job
 }
 
@@ -32,6 +33,10 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 		c := &all[i]
 		node := e.nodeOf(c.row)
 		switch {
+		case e.moreWork(c):
+			if q := e.layout.Replica[c.row]; !slices.Contains(dropped.replicas, q) {
+				dropped.replicas = append(dropped.replicas, q)
+			}
 		case sudden[node]:
 			dropped.sudden[node] = true
 		case e.standing(c):
@@ -44,6 +49,28 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 	}
 
 	return left, dropped
+}
+
+// moreWork reports whether all stages of the rank's pipeline, on several nodes, compute for as much longer: they
+// share their micro-batches, and no devices.
+func (e *Engine) moreWork(c *candidate) bool {
+	q, t := e.layout.Replica[c.row], e.tracks[compute]
+	if q < 0 || !c.has[compute] || e.layout.Stages < workStages {
+		return false
+	}
+
+	rows := e.layout.Replicas[q]
+	stages := map[int]bool{}
+	for _, r := range rows {
+		alike := t.Standing(int(r)) >= max(likeWork*t.Standing(c.row), t.Doubt(int(r))) && t.Standing(c.row) >= likeWork*t.Standing(int(r))
+		if g := e.layout.Role[r]; g < 0 || !alike {
+			return false
+		} else {
+			stages[e.layout.Roles[g].Stage] = true
+		}
+	}
+
+	return len(stages) == e.layout.Stages && e.singleNode(rows) < 0
 }
 
 // sudden is the nodes that became slow in the same moment as many others: a switch or

@@ -18,7 +18,12 @@ import (
 // fillFindings says what is wrong with the job and no node's fault.
 func (e *Engine) fillFindings(v *verdict.Verdict, common *common) {
 	e.stageFinding(v)
-	e.workFinding(v)
+	if len(common.replicas) > 0 {
+		e.moreWorkFinding(v, common.replicas)
+	} else {
+		e.workFinding(v)
+	}
+
 	e.slowFinding(v, common)
 	e.storageFinding(v)
 }
@@ -35,6 +40,22 @@ func addFinding(v *verdict.Verdict, f verdict.Finding) {
 // addFindingf adds a finding, of those that name no ranks, in words.
 func addFindingf(v *verdict.Verdict, kind string, impact float64, words string, args ...any) {
 	addFinding(v, verdict.Finding{Kind: kind, JobImpact: impact, Detail: fmt.Sprintf(words, args...)})
+}
+
+// moreWorkFinding says that replicas have more work than others, step after step.
+func (e *Engine) moreWorkFinding(v *verdict.Verdict, replicas []int32) {
+	impact, _ := e.costs.UnevenLanes(e.slowLanes(v.Nodes))
+	f := verdict.Finding{Kind: verdict.WorkloadImbalance, JobImpact: impact}
+	most := 0.0
+	for _, q := range replicas {
+		for _, r := range e.layout.Replicas[q] {
+			f.Ranks, most = append(f.Ranks, e.layout.Ranks[r]), max(most, e.tracks[compute].Standing(int(r)))
+		}
+	}
+
+	f.Detail = fmt.Sprintf("all %d stages of the replica of rank %d take up to %.2f times as long as those of other replicas, step after step: it gets more work (longer or more sequences); no single device does this on several nodes",
+		e.layout.Stages, f.Ranks[0], math.Exp(most))
+	addFinding(v, f)
 }
 
 // workFinding says that replicas get unequal work, now these, now those.

@@ -24,6 +24,24 @@ func blamed(v *verdict.Verdict) (nodes []string) {
 	return nodes
 }
 
+// TestMoreWork_AllStagesOnSeveralNodes: a replica whose stages, each on a node of its own, take as much
+// longer has more to do.
+func TestMoreWork_AllStagesOnSeveralNodes(t *testing.T) {
+	for seed := range uint64(8) {
+		j := newJob(seed)
+		j.shape(4, 4, 1, 4)
+		j.seq, j.unrecorded, j.drift = 0, 0, 0
+		j.slowRanks(map[int]float64{2: 1.21, 6: 1.21, 10: 1.21, 14: 1.21})
+		v := Analyze(j.frame(), Default())
+		said := slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool {
+			return f.Kind == verdict.WorkloadImbalance && slices.Equal(f.Ranks, []int{2, 6, 10, 14}) && f.JobImpact > 0.02
+		})
+		if len(blamed(v)) > 0 || !said || v.Exit(0.03) != verdict.ExitHealthy {
+			t.Errorf("seed %d: %v, exit %d, findings %+v", seed, blamed(v), v.Exit(0.03), v.Findings)
+		}
+	}
+}
+
 // TestCosts_MayBeAnother: where no groups are known one of two ranks that are as slow may wait for the other.
 // At most they cost what both do.
 func TestCosts_MayBeAnother(t *testing.T) {

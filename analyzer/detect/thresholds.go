@@ -23,6 +23,10 @@ const (
 	// smallJob nodes two may be bad as well as half of them be another model.
 	commonShare = 0.2
 	smallJob    = 8
+	// workStages that take as much longer, within likeWork of each other, have more to do: of two
+	// both may be slow.
+	workStages = 3
+	likeWork   = 0.75
 	// modelSpread is how much longer a host may always take than its peers on fewHosts others: devices of one
 	// model and cluster differ by 8 % on average (Sinha et al., "Not All GPUs Are Created Equal", SC 2022), and
 	// so few do not tell by how much these do.
