@@ -122,16 +122,20 @@ func (e *Engine) standing(c *candidate) bool {
 		return total >= smallJob && !e.onlyOfNode(c) && (e.halfOfKind(c) || !e.rose(c) && e.forwardOfKind(c))
 	}
 
-	k, always, together, ranks, mixed, more := total, total, total, e.n, total >= smallJob, 0.0
+	k, always, together, ranks, mixed, more, above := total, total, total, e.n, total >= smallJob, 0.0, 0.0
 	for s := range signals { // who waits in one signal does not in the other
 		if c.has[s] {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
 			k, always, together, ranks = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together)), min(ranks, a.ranks)
 			mixed, more = mixed && s != loading && t.Habitual(c.row) && len(a.fast) > 0, max(more, t.AboveHabit(c.row))
+			above = max(above, t.Standing(c.row))
 		}
 	}
 
+	// A few that are far slower than the rest slow the job, whatever they are.
+	far := above >= kindSpread && 2*k < total
+	mixed = mixed && !far
 	alone := e.onlyOfNode(c)
 	if mixed && more < e.cfg.MinEffect && !alone {
 		return true // whatever else changed: the node is as slow as it always was
@@ -157,7 +161,7 @@ func (e *Engine) standing(c *candidate) bool {
 		k = together
 	}
 
-	return mixed || float64(k) > most
+	return mixed || float64(k) > most && !far
 }
 
 // halfOfKind reports whether half of the job's nodes, or of those of a rank's role, always had as much own time.
@@ -223,9 +227,10 @@ func (e *Engine) onlyOfNode(c *candidate) bool {
 	return peers > 0
 }
 
-// likes are the nodes with ranks about as slow as one of them in a signal, those of them
+// likes are the nodes that are about as slow as one of them in a signal, those of them
 // that were so before, those that became so when it did, and how many ranks those are, and
-// those with ranks about as fast as it is slow.
+// those about as fast as it is slow. A node is so with half as many such ranks or more: of a
+// whole host a single rank elsewhere is no like.
 type likes struct {
 	slow, always, together, fast map[int32]bool
 	ranks                        int
@@ -235,23 +240,36 @@ type likes struct {
 func (e *Engine) alike(t *sequential.Test, r int) likes {
 	out := likes{slow: map[int32]bool{}, always: map[int32]bool{}, together: map[int32]bool{}, fast: map[int32]bool{}}
 	above := t.Standing(r)
+	least := func(p int) float64 { return max(above/2, t.Doubt(p)) }
+	slow := func(p int) bool { return t.Standing(p) >= least(p) }
+	// Among two of each kind the new are half as far from the middle as one old is elsewhere.
+	fast := func(p int) bool { return t.Standing(p) <= -max(above/3, t.Doubt(p)) && !t.Few(p) }
+	slowOf, fastOf := map[int32]int{}, map[int32]int{}
 	for p := range e.n {
-		n, x, least := e.layout.Node[p], t.Standing(p), max(above/2, t.Doubt(p))
+		if n := e.layout.Node[p]; slow(p) {
+			slowOf[n]++
+		} else if fast(p) {
+			fastOf[n]++
+		}
+	}
+
+	most := slowOf[e.layout.Node[r]]
+	for p := range e.n {
+		n := e.layout.Node[p]
 		switch {
 		case n < 0:
-		case x >= least:
+		case slow(p) && 2*slowOf[n] >= most:
 			out.slow[n] = true
 			if !t.Active(p) || abs(t.SinceAt(p)-t.SinceAt(r)) <= threshold.Window/2 {
 				out.together[n] = true
 				out.ranks++
 			}
 
-			if t.WasAbove(p, least) {
+			if t.WasAbove(p, least(p)) {
 				out.always[n] = true
 			}
 
-		case x <= -max(above/3, t.Doubt(p)) && !t.Few(p):
-			// Among two of each kind the new are half as far from the middle as one old is elsewhere.
+		case fast(p) && 2*fastOf[n] >= most:
 			out.fast[n] = true
 		}
 	}

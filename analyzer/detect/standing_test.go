@@ -24,6 +24,47 @@ func blamed(v *verdict.Verdict) (nodes []string) {
 	return nodes
 }
 
+// TestStanding_FewThatAreFarSlower: two of eight nodes that were always slower by a third and more
+// slow the job, whatever they are. It is no mix of hardware, and costs too much to be called healthy.
+func TestStanding_FewThatAreFarSlower(t *testing.T) {
+	for name, c := range map[string]struct {
+		pp, dp, tp, perNode int
+		slow                map[int]float64
+		want                []string
+	}{
+		"replicas":              {1, 8, 1, 1, map[int]float64{2: 1.61, 3: 1.59}, []string{"host-02", "host-03"}},
+		"half of a small stage": {2, 4, 4, 4, map[int]float64{17: 1.35, 26: 1.32}, []string{"host-04", "host-06"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(8) {
+				j := newJob(seed)
+				j.shape(c.pp, c.dp, c.tp, c.perNode)
+				j.seq, j.unrecorded = 0, 0
+				j.slowRanks(c.slow)
+				v := Analyze(j.frame(), Default())
+				if got := blamed(v); !slices.Equal(got, c.want) || v.Exit(0.03) != verdict.ExitDegraded {
+					t.Errorf("seed %d: %v, exit %d, want %v; findings %+v", seed, got, v.Exit(0.03), c.want, v.Findings)
+				}
+			}
+		})
+	}
+}
+
+// TestStanding_WholeHost: a host whose eight ranks are slow is no like of one that has a single rank
+// which noise makes as slow.
+func TestStanding_WholeHost(t *testing.T) {
+	for seed := range uint64(8) {
+		j := newJob(seed)
+		j.shape(1, 64, 1, 8)
+		j.seq, j.sigma, j.rho, j.spread = 0, 0.05, 0, 0.01
+		j.onNode(1, 0, effect{host: 0.08})
+		v := Analyze(j.frame(), Default())
+		if got := blamed(v); !slices.Equal(got, []string{"host-01"}) {
+			t.Errorf("seed %d: %v; findings %+v", seed, got, v.Findings)
+		}
+	}
+}
+
 // TestMoreWork_AllStagesOnSeveralNodes: a replica whose stages, each on a node of its own, take as much
 // longer has more to do.
 func TestMoreWork_AllStagesOnSeveralNodes(t *testing.T) {

@@ -27,6 +27,9 @@ const (
 	// both may be slow.
 	workStages = 3
 	likeWork   = 0.75
+	// kindSpread: less than half of the nodes that always took so much longer are no mix of
+	// hardware that a job gets used to.
+	kindSpread = 0.15
 	// modelSpread is how much longer a host may always take than its peers on fewHosts others: devices of one
 	// model and cluster differ by 8 % on average (Sinha et al., "Not All GPUs Are Created Equal", SC 2022), and
 	// so few do not tell by how much these do.
