@@ -62,12 +62,12 @@ func (e *Engine) moreWork(c *candidate) bool {
 	rows := e.layout.Replicas[q]
 	stages := map[int]bool{}
 	for _, r := range rows {
-		alike := t.Standing(int(r)) >= max(likeWork*t.Standing(c.row), t.Doubt(int(r))) && t.Standing(c.row) >= likeWork*t.Standing(int(r))
-		if g := e.layout.Role[r]; g < 0 || !alike {
+		g, above, x := e.layout.Role[r], t.Standing(c.row), t.Standing(int(r))
+		if g < 0 || x < max(likeWork*above, t.Doubt(int(r))) || above < likeWork*x {
 			return false
-		} else {
-			stages[e.layout.Roles[g].Stage] = true
 		}
+
+		stages[e.layout.Roles[g].Stage] = true
 	}
 
 	return len(stages) == e.layout.Stages && e.singleNode(rows) < 0
@@ -246,14 +246,16 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 	fast := func(p int) bool { return t.Standing(p) <= -max(above/3, t.Doubt(p)) && !t.Few(p) }
 	slowOf, fastOf := map[int32]int{}, map[int32]int{}
 	for p := range e.n {
-		if n := e.layout.Node[p]; slow(p) {
+		switch n := e.layout.Node[p]; {
+		case n < 0:
+		case slow(p):
 			slowOf[n]++
-		} else if fast(p) {
+		case fast(p):
 			fastOf[n]++
 		}
 	}
 
-	most := slowOf[e.layout.Node[r]]
+	most := slowOf[e.layout.Node[r]] // none where its own is not known
 	for p := range e.n {
 		n := e.layout.Node[p]
 		switch {

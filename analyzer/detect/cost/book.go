@@ -163,33 +163,25 @@ func (b *Book) Price(faults []Fault) map[string]Account {
 		return nil
 	}
 
-	defer b.learnedHere()()
-	accounts := maps.Clone(b.accounts)
-	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
-		b.enter(i, faults, accounts)
-	}
-
-	return accounts
+	return b.withWindow(maps.Clone(b.accounts), faults, 0)
 }
 
-// PriceNow says what faults cost together in the steps of the window.
+// PriceNow says what faults cost together in the steps of the window alone.
 func (b *Book) PriceNow(faults []Fault) Account {
-	defer b.learnedHere()()
-	accounts := map[string]Account{}
-	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
-		b.enter(i, faults, accounts)
-	}
-
-	return accounts[""]
+	return b.withWindow(map[string]Account{}, faults, 0)[""]
 }
 
 // Closed is what a node that is well again cost; it was well in so many last steps.
 func (b *Book) Closed(node string, well int) Account {
+	return b.withWindow(maps.Clone(b.accounts), b.faults, well)[node]
+}
+
+// withWindow adds what faults cost in the steps of the window to accounts, without the last ones, in which all was well.
+func (b *Book) withWindow(accounts map[string]Account, faults []Fault, well int) map[string]Account {
 	defer b.learnedHere()()
-	accounts := maps.Clone(b.accounts)
 	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count-well; i++ {
-		b.enter(i, b.faults, accounts)
+		b.enter(i, faults, accounts)
 	}
 
-	return accounts[node]
+	return accounts
 }
