@@ -51,8 +51,9 @@ const (
 	// another member is not the one that makes the group slow, however often it was so.
 	UsualShare = 1.0 / 3
 	// innerEvery: a rank's usual wait inside its forward is looked at every so many
-	// steps, and the median of the last usualWaits such looks is the usual one: three
-	// of seven may be pauses of others or the wild first steps.
+	// steps, and a third of the last usualWaits such looks are at most the usual one: four
+	// of seven may be pauses of others or the wild first steps. Where a fifth of a rank's steps hold one, two
+	// members make that of two steps in five.
 	innerEvery = 8
 	usualWaits = 7
 )

@@ -17,7 +17,7 @@ type Waits struct {
 	groups [3][]int32   // per dimension: row → group, -1 none
 	low    [3][]float32 // per dimension and group: shortest member in this step
 	stamp  [3][]int     // step in which low was made
-	usual  [2][]float32 // per row: usual wait and usual time there, seconds: medians of past
+	usual  [2][]float32 // per row: usual wait and usual time there, seconds: the third shortest of seven in past
 	past   [2][]float32 // usualWaits per row
 	seen   []uint8      // waits learned, less than 2*usualWaits
 	Cut    []bool
@@ -258,9 +258,9 @@ func (in *Waits) due(r int, warm uint8) bool {
 	return warm == 0 && (in.seen[r] < usualWaits || (in.step+r)%innerEvery == 0)
 }
 
-// learn keeps the last waits of row r. Their (lower) median is the usual one: a mean
-// would carry the long waits of a job's first steps, and of other ranks' pauses,
-// and then hide that the rank only waited.
+// learn keeps the last waits of row r. The third shortest of seven is the usual one: it leaves out the long
+// waits of a job's first steps, and of other ranks' pauses, which would hide that the rank
+// only waited.
 func (in *Waits) learn(r int, w, whole float32) {
 	k := int(in.seen[r])
 	if in.seen[r]++; in.seen[r] == 2*usualWaits {
@@ -273,7 +273,7 @@ func (in *Waits) learn(r int, w, whole float32) {
 		past[k%usualWaits] = x
 		in.buf = append(in.buf[:0], past[:n]...)
 		robust.Sort(in.buf)
-		in.usual[i][r] = in.buf[(n-1)/2]
+		in.usual[i][r] = in.buf[(n-1)/3]
 	}
 }
 
