@@ -128,7 +128,7 @@ func (e *Engine) standing(c *candidate) bool {
 			t := e.tracks[s]
 			a := e.alike(t, c.row)
 			k, always, together, ranks = min(k, len(a.slow)), min(always, len(a.always)), min(together, len(a.together)), min(ranks, a.ranks)
-			mixed, more = mixed && s != loading && t.Habitual(c.row) && len(a.fast) > 0, max(more, t.AboveHabit(c.row))
+			mixed, more = mixed && s != loading && e.habitual(t, c.row) && len(a.fast) > 0, max(more, t.AboveHabit(c.row))
 			above = max(above, t.Standing(c.row))
 		}
 	}
@@ -197,7 +197,7 @@ func (e *Engine) nodesWith(rows []int32, is func(row int) bool) (all, with int) 
 // longer by at least half as much as its own time does, and those of other nodes as much less.
 func (e *Engine) forwardOfKind(c *candidate) bool {
 	t := e.tracks[compute]
-	return t.Standing(c.row) >= e.tracks[own].Standing(c.row)/2 && t.Habitual(c.row) && len(e.alike(t, c.row).fast) > 0
+	return t.Standing(c.row) >= e.tracks[own].Standing(c.row)/2 && e.habitual(t, c.row) && len(e.alike(t, c.row).fast) > 0
 }
 
 // onlyOfNode reports whether the other ranks of the rank's own node are well, as far as they can be told
@@ -302,18 +302,42 @@ func (e *Engine) fewPeers(c *candidate) bool {
 		}
 	}
 
-	return len(others) > 0 && c.main != loading && t.Habitual(c.row) && t.Standing(c.row) < modelSpread && !e.onlyOfNode(c)
+	return len(others) > 0 && c.main != loading && e.habitual(t, c.row) && t.Standing(c.row) < modelSpread && !e.onlyOfNode(c)
 }
 
 // rose reports whether the rank became slow against its own past, in any signal.
 func (e *Engine) rose(c *candidate) bool {
 	for s := range signals {
-		if c.has[s] && e.tracks[s].Rose(c.row) {
+		if t := e.tracks[s]; c.has[s] && t.Rose(c.row) && !e.asItsHost(t, c.row) {
 			return true
 		}
 	}
 
 	return false
+}
+
+// habitual reports whether the rank, or its host, always was as slow in a signal.
+func (e *Engine) habitual(t *sequential.Test, r int) bool {
+	return t.Habitual(r) || e.asItsHost(t, r)
+}
+
+// asItsHost reports whether a rank is as slow as most others of its stage on its own node, and these always were so: all
+// of them are of one model, and one whose first steps were quicker by chance did not become slow.
+func (e *Engine) asItsHost(t *sequential.Test, r int) bool {
+	mates, alike := 0, 0
+	for p := range e.n {
+		g := e.layout.Role[p]
+		if p == r || e.layout.Node[p] != e.layout.Node[r] || g < 0 || e.layout.Role[r] < 0 || e.layout.Roles[g].Stage != e.layout.Roles[e.layout.Role[r]].Stage {
+			continue
+		}
+
+		mates++
+		if x := t.Standing(p); x >= t.Standing(r)/2 && t.Standing(r)-x < e.cfg.MinEffect && t.Habitual(p) && !t.Rose(p) {
+			alike++
+		}
+	}
+
+	return 2*alike > mates
 }
 
 // nodes is the number of nodes with recorded ranks.
