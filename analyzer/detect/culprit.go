@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
@@ -302,7 +303,7 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 // slowLinks lists the links that are slow by themselves.
 func (e *Engine) slowLinks() []link.Slow {
 	return slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool {
-		return e.inForward(w) && e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.lastByTurns(w) || e.waitsForRole(w)
+		return e.inForward(w) && (e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.grewWithWork(w)) || e.lastByTurns(w) || e.waitsForRole(w)
 	})
 }
 
@@ -320,6 +321,13 @@ func (e *Engine) lastByTurns(w link.Slow) bool {
 	}
 
 	return apart && len(nodes) > 1 || len(nodes) > 0 && e.inForward(w)
+}
+
+// grewWithWork reports whether a group that meets inside forward passes takes longer by no more than all computing
+// does: its members are late by turns, for as much longer as there is more to do, so its shortest time holds waits.
+func (e *Engine) grewWithWork(w link.Slow) bool {
+	grown, since := e.level.Change(level.Compute)
+	return grown >= w.Rise && since <= w.Since
 }
 
 // fabric reports whether all that is slow are groups of every rank. That is the network of the whole

@@ -132,6 +132,9 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"compound", 1795874336},          // an older device that gets slow was not slow before
 		{"recomputation", 1795883199},     // whose own time is long for it waits is not named for a little more of forward passes
 		{"routing", 5772156702},           // of several nodes that are late together none is late by itself
+		{"compound", 1795919557},          // what a rank usually waits in its forward passes is told beside pauses in a fifth of the steps
+		{"mixed-hardware", 1795919609},    // one rank of an old node whose first steps were quick by chance did not become slow
+		{"curriculum", 1795934895},        // with the work grows what members of a group are late by in turns
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
 	}

@@ -286,10 +286,16 @@ func TestHard_LateLoaderAndOthers(t *testing.T) {
 // link; and half of a role's ranks may be slow, or the others quick, though steps became longer, and also where
 // they were so from the start. Nobody is accused, and nobody is called healthy.
 func TestHard_NobodyCanTell(t *testing.T) {
-	for name, seed := range map[string]uint64{"light": 577215740, "congestion": 577215758, "whole-host": 770000087, "mixed-hardware": 1795871075} {
-		v, _, _ := simulated(t, name, seed, 0, true)
+	for _, tt := range []struct {
+		name string
+		seed uint64
+	}{
+		{"light", 577215740}, {"congestion", 577215758}, {"whole-host", 770000087}, {"mixed-hardware", 1795871075},
+		{"mixed-hardware", 1795934903}, // two of eight ranks of an old node were quicker in their first steps
+	} {
+		v, _, _ := simulated(t, tt.name, tt.seed, 0, true)
 		if v.Decided || len(v.Nodes)+len(v.Links) > 0 {
-			t.Errorf("%s, seed %d: decided %v, nodes %v, links %v", name, seed, v.Decided, v.Nodes, v.Links)
+			t.Errorf("%s, seed %d: decided %v, nodes %v, links %v", tt.name, tt.seed, v.Decided, v.Nodes, v.Links)
 		}
 	}
 }
