@@ -133,11 +133,11 @@ func (j *job) sequences() {
 	if w.SequenceSD <= 0 && w.MicroBatchSD <= 0 {
 		if j.done == 0 {
 			for k := range j.work {
-				j.work[k] = 1
+				j.work[k] = w.replica(k / s.MicroBatches)
 			}
 
 			for i := range j.r {
-				j.r[i].tokens = float64(w.Tokens)
+				j.r[i].tokens = float64(w.Tokens) * w.replica(j.lay.at[i].d)
 			}
 		}
 
@@ -154,13 +154,23 @@ func (j *job) sequences() {
 			}
 
 			mean[d] += tokens / float64(s.MicroBatches)
-			j.work[d*s.MicroBatches+m] = (1-w.Quadratic)*tokens + w.Quadratic*tokens*tokens
+			j.work[d*s.MicroBatches+m] = ((1-w.Quadratic)*tokens + w.Quadratic*tokens*tokens) * w.replica(d)
 		}
 	}
 
 	for i := range j.r {
-		j.r[i].tokens = float64(w.Tokens) * mean[j.lay.at[i].d]
+		d := j.lay.at[i].d
+		j.r[i].tokens = float64(w.Tokens) * mean[d] * w.replica(d)
 	}
+}
+
+// replica is the constant factor of a replica's work. A restart may have brought more replicas.
+func (w *Work) replica(d int) float64 {
+	if len(w.Replicas) == 0 {
+		return 1
+	}
+
+	return w.Replicas[d%len(w.Replicas)]
 }
 
 // experts draws the load of a rank's experts: how popular they are, and this step's tokens.

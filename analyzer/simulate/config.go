@@ -104,6 +104,8 @@ type Work struct {
 	MicroBatchSD float64 `yaml:"micro_batch_sd"`
 	// SequenceRho is the step-to-step correlation of the sequence factor.
 	SequenceRho float64 `yaml:"sequence_rho"`
+	// Replicas is a constant factor of the work of each replica, and of its tokens; nil = all 1.
+	Replicas []float64 `yaml:"replicas,omitempty"`
 	// Elasticity is how strongly each stage follows the factor; nil = all 1.
 	Elasticity []float64 `yaml:"elasticity"`
 	Quadratic  float64   `yaml:"quadratic"` // share of work that grows with the square of the tokens: attention

@@ -144,6 +144,8 @@ func TestParse_Refuses(t *testing.T) {
 		"fault node":        "faults: [{kind: compute, node: 3}]",
 		"fault group":       "faults: [{kind: link, group: dp9}]",
 		"stages":            "{shape: {pp: 4}, model: {stages: [1, 2]}}",
+		"replicas":          "{shape: {dp: 4}, work: {replicas: [1, 2]}}",
+		"no work":           "{shape: {dp: 2}, work: {replicas: [1, 0]}}",
 		"restarts":          "restarts: [{at: 5}, {at: 5}]",
 		"loader":            "loader: {ranks: some}",
 		"format":            "record: {format: xml}",

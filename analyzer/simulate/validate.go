@@ -34,6 +34,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("model.stages has %d entries: want one for each of %d stages", len(c.Model.Stages), c.Shape.PP)
 	case len(c.Work.Elasticity) != 0 && len(c.Work.Elasticity) != c.Shape.PP:
 		return fmt.Errorf("work.elasticity has %d entries: want one for each of %d stages", len(c.Work.Elasticity), c.Shape.PP)
+	case len(c.Work.Replicas) != 0 && len(c.Work.Replicas) != c.Shape.DP:
+		return fmt.Errorf("work.replicas has %d entries: want one for each of %d replicas", len(c.Work.Replicas), c.Shape.DP)
+	case slices.ContainsFunc(c.Work.Replicas, func(x float64) bool { return !(x > 0 && x <= 1000) }):
+		return fmt.Errorf("work.replicas %v: want factors above 0", c.Work.Replicas)
 	}
 
 	words := [][]string{ // the key, its value, and what it may be
