@@ -236,7 +236,7 @@ func (j *job) receive(i int, t task) {
 	ready := f.ready[t.way][at]
 	post := r.t
 	begin := max(post, ready)
-	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.passes()))
+	end := begin + j.transfer(a.groups[dimPP], j.cfg.Model.PPShare*j.unitStep()/float64(2*s.passes()))*j.apart(from, i)
 	r.t = end
 	j.communicated(from, slotSend, ready, end, 0, t.stage)
 	if t.stage == s.PP-1 {
@@ -244,6 +244,16 @@ func (j *job) receive(i int, t task) {
 	}
 
 	j.communicated(i, slotRecv, post, end, end-post, need.stage)
+}
+
+// apart is the factor of a send between two ranks by the networks of their hosts.
+func (j *job) apart(a, b int) float64 {
+	x, y := j.r[a].host, j.r[b].host
+	if x == y {
+		return 1
+	}
+
+	return max(x.slow, y.slow)
 }
 
 // meetGroups is a collective of every group of a slot that is led by one of the ranks: all

@@ -137,7 +137,9 @@ func (j *job) congest() {
 					f = max(f, n.CongestionFactor)
 				}
 
-				f = max(f, j.hosts[h].slow)
+				if gr.dim != dimPP { // a pipeline's sends go between two of its hosts, see apart
+					f = max(f, j.hosts[h].slow)
+				}
 			}
 		}
 

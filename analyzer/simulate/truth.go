@@ -156,8 +156,13 @@ const enoughPast = 20
 
 // undecidable reports whether nobody can name the culprit from what is recorded: it
 // has one peer at most and hardly a past, or it shows in no range, or ranks of other nodes
-// wait for it inside their forward passes and nothing tells waiting from working.
+// wait for it inside their forward passes and nothing tells waiting from working. A slow network must be told from
+// that of any other node.
 func (j *job) undecidable(e *effect) bool {
+	if e.Kind == NIC {
+		return j.off[record.Communication] || !j.lay.ownNetwork(e.Node)
+	}
+
 	if e.computes() && j.off[record.Communication] && (j.cfg.Record.Enqueued || j.metAcross(e.ranks)) {
 		return true
 	}
@@ -215,6 +220,41 @@ func (l *layout) between(host int) []string {
 	return l.wideNames(func(g *group) bool {
 		return g.dim != dimWorld && slices.ContainsFunc(g.ranks, func(i int) bool { return l.at[i].host == host })
 	})
+}
+
+// ownNetwork reports whether the network of a host can be told from that of any other: the groups on several hosts
+// that it is in, and the hosts that its pipelines send to and receive from, have no other host in common.
+func (l *layout) ownNetwork(host int) bool {
+	like := slices.DeleteFunc(slices.Clone(l.hosts), func(h int) bool { return h == host })
+	with := func(hosts ...int) {
+		like = slices.DeleteFunc(like, func(h int) bool { return !slices.Contains(hosts, h) })
+	}
+
+	for i := range l.groups {
+		var hosts []int
+		g := &l.groups[i]
+		for _, r := range g.ranks {
+			hosts = union(hosts, l.at[r].host)
+		}
+
+		if g.wide && g.dim != dimPP && g.dim < dimEmbd && slices.Contains(hosts, host) {
+			with(hosts...)
+		}
+	}
+
+	for _, a := range l.at {
+		for _, p := range []int{a.p - 1, a.p + 1} {
+			if a.host != host || p < 0 || p >= l.shape.PP {
+				continue
+			}
+
+			if h := l.at[l.rank(a.t, a.c, a.d, p)].host; h != host {
+				with(h)
+			}
+		}
+	}
+
+	return len(like) == 0
 }
 
 // Culprit returns the culprit on a node, nil where nothing is wrong with it.
