@@ -60,6 +60,9 @@ func (o *outcome) undecidable() bool {
 	return slices.Equal(o.truth.ExpectExit, []int{verdict.ExitUndecided})
 }
 
+// longOver is how many steps after the end of a fault it must be called recovered.
+const longOver = 40
+
 // inexact says in what the named nodes and links differ from the culprits, nothing
 // where they are exactly those. It asks the verdict's nodes, not the exit code.
 func (o *outcome) inexact() []string {
@@ -85,6 +88,8 @@ func (o *outcome) inexact() []string {
 		case c.Undecidable && slices.Contains(named, state):
 			say("%s%s named, though nobody can know", c.Node, c.Link)
 		case c.Undecidable:
+		case state != "" && state != verdict.Recovered && c.UntilStep > 0 && int(v.Steps.Last)-c.UntilStep >= longOver:
+			say("%s%s is called %s, and was over %d steps before", c.Node, c.Link, state, int(v.Steps.Last)-c.UntilStep)
 		case state == verdict.Degraded || state == verdict.Intermittent:
 		case state == verdict.Recovered && c.UntilStep > 0:
 		case state == "":
@@ -133,7 +138,7 @@ func (c cost) off() float64 { return math.Abs(c.stated-c.truth) / max(0.02, c.tr
 func (c cost) bounded() bool { return c.truth <= c.most+1e-9 }
 
 // costs compares the costs of the culprits that are named, and of all together where
-// all are.
+// all are and last: what is over is no part of what a verdict says that the job would save.
 func (o *outcome) costs() (out []cost) {
 	v := o.verdict
 	add := func(who string, stated, most, truth float64) {
@@ -146,7 +151,8 @@ func (o *outcome) costs() (out []cost) {
 		}
 	}
 
-	if len(out) > 1 && len(out) == len(o.truth.Culprits) {
+	over := slices.ContainsFunc(o.truth.Culprits, func(c simulate.Culprit) bool { return c.UntilStep > 0 })
+	if len(out) > 1 && len(out) == len(o.truth.Culprits) && !over {
 		add("all", v.JobImpact, v.JobImpactMax, o.truth.Impact)
 	}
 

@@ -63,6 +63,7 @@ func TestFamily_Exact(t *testing.T) {
 		"suspect":                 {&lasting, verdict.Suspect, "", true, "a is called suspect"},
 		"recovered too early":     {&lasting, verdict.Recovered, "", true, "a is called recovered"},
 		"recovered":               {&over, verdict.Recovered, "", true, ""},
+		"degraded long after":     {&over, verdict.Degraded, "", true, "a is called degraded, and was over 40 steps before"},
 		"victim":                  {&lasting, verdict.Degraded, verdict.Recovered, true, "falsely accused: b"},
 		"suspected innocent":      {&lasting, verdict.Degraded, verdict.Suspect, true, ""},
 		"undecided":               {&lasting, verdict.Degraded, "", false, "undecided"},
@@ -82,7 +83,7 @@ func TestFamily_Exact(t *testing.T) {
 				}
 			}
 
-			o.verdict.Decided = c.decided
+			o.verdict.Decided, o.verdict.Steps.Last = c.decided, 90
 			for node, state := range map[string]string{"a": c.state, "b": c.other} {
 				if state != "" {
 					o.verdict.Nodes = append(o.verdict.Nodes, verdict.Node{Node: node, State: state, Cause: verdict.Compute, JobImpact: 0.08})
