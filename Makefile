@@ -133,7 +133,7 @@ fleet-bench: ## 1,000 shippers beside one server, the read of 10,000 ranks from 
 	@.ci/parts cluster
 	$(IN_MEMORY) $(GO) test -timeout 1h -run '^$$' -bench 'Shippers|ClickHouse|Watch' -benchtime 1x -v ./benchmarks/fleet
 
-eval: ## the detection suite: 22 scenarios, 24 families of jobs beside the detector before, 30,000 healthy node-hours
+eval: ## the detection suite: 22 scenarios, 31 families of jobs beside the detector before, 30,000 healthy node-hours
 	$(GO) run ./benchmarks/eval
 
 grafana: ## the dashboards' queries over 1,024 ranks × 2,000 steps, each with its time

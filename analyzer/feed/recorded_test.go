@@ -88,7 +88,7 @@ func recordedJobs(visit func(name string, rows row.Rows, cfg simulate.Config)) e
 }
 
 // TestColumnsAreThoseRecorded compares the columns of simulated jobs, all scenarios and
-// families, with those that testdata/columns.txt names: what made them, but for the last two, collected all
+// families, with those that testdata/columns.txt names: what made them, but for the last nine, collected all
 // rows before it put them together. The order in which rows come changes nothing, nor
 // does it that some come twice, or that few fit into memory.
 func TestColumnsAreThoseRecorded(t *testing.T) {

@@ -1,5 +1,5 @@
 // Command eval measures the detector: 22 scenarios of labelled jobs (synthetic,
-// and recorded ones replayed with an injected fault), 24 families of jobs that those
+// and recorded ones replayed with an injected fault), 31 families of jobs that those
 // don't have, 30,000 healthy and confounded node-hours, and the rules of other tools on the same cases.
 //
 //	go run ./benchmarks/eval                       # the suite; writes benchmarks/eval/RESULTS.md
