@@ -2,6 +2,7 @@ package detect
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -15,9 +16,15 @@ import (
 const saving = signals
 
 // plain reports whether what was said of a rank is told when it is over and nobody can check it any more: by how
-// much longer the rank took, and how clearly.
-func (e *Engine) plain(n *verdict.Node) bool {
-	return n.Slowdown-1 >= sequential.LongShare*e.cfg.MinEffect && slices.ContainsFunc(n.Evidence, func(x verdict.Evidence) bool { return x.Z >= overAlarm })
+// much longer the rank took, and how clearly. The z of its evidence is that of one window; where more than a little is
+// said, each further one of its steps is as much again.
+func (e *Engine) plain(n *verdict.Node, steps int) bool {
+	windows := 1.0
+	if n.Slowdown-1 >= e.cfg.Effect {
+		windows = math.Sqrt(max(1, float64(steps)/threshold.Window))
+	}
+
+	return n.Slowdown-1 >= sequential.LongShare*e.cfg.MinEffect && slices.ContainsFunc(n.Evidence, func(x verdict.Evidence) bool { return x.Z*windows >= overAlarm })
 }
 
 // closeCases forgets what is said of rows.
@@ -66,7 +73,7 @@ func (e *Engine) ended(s signal, ep sequential.Episode, c *frame.Column) {
 		return // it was a victim all along, or what it took longer was work
 	}
 
-	if ep.Confirmed && e.plain(&known) {
+	if ep.Confirmed && e.plain(&known, ep.Steps) {
 		if a := e.costs.Closed(e.nodeOf(r), ep.Well); a.Time > 0 {
 			known.JobImpact, known.JobImpactMax = a.Bounds()
 		}
@@ -233,7 +240,7 @@ func (e *Engine) adopt() {
 		}
 
 		if !e.slowNow(node) {
-			if c.Degraded && e.plain(&c.Case) {
+			if c.Degraded && e.plain(&c.Case, 0) {
 				e.remember(c.Case)
 			}
 

@@ -149,3 +149,24 @@ func TestLinks_AllOfAStage(t *testing.T) {
 		}
 	}
 }
+
+// TestRecovered_NoisyForLong: a rank takes a fifth longer for a hundred steps, in replicas whose work differs by 8 %. No
+// window of them is as clear as what is told when it is over and nobody can check it; all of them together are.
+func TestRecovered_NoisyForLong(t *testing.T) {
+	for seed := range uint64(8) {
+		j := newJob(seed)
+		j.shape(1, 8, 1, 1)
+		j.seq, j.unrecorded, j.heavy, j.steps = 0.08, 0, false, 260
+		j.fault = func(r, _, step int) effect {
+			if r == 3 && step >= 60 && step < 165 {
+				return effect{forward: 1.2, backward: 1.2}
+			}
+
+			return effect{}
+		}
+		v := Analyze(j.frame(), Default())
+		if len(v.Nodes) != 1 || v.Nodes[0].Node != "host-03" || v.Nodes[0].State != verdict.Recovered || v.Nodes[0].UntilStep < 155 || v.Nodes[0].UntilStep > 175 {
+			t.Errorf("seed %d: nodes %+v, want host-03 recovered about step 165", seed, v.Nodes)
+		}
+	}
+}
