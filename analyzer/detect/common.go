@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"math"
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
@@ -52,18 +53,22 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 }
 
 // moreWork reports whether all stages of the rank's pipeline, on several nodes, compute for as much longer: they
-// share their micro-batches, and no devices.
+// share their micro-batches, and no devices. Their times are asked as they are, for what a replica shares
+// is taken out of what the tests see.
 func (e *Engine) moreWork(c *candidate) bool {
-	q, t := e.layout.Replica[c.row], e.tracks[compute]
-	if q < 0 || !c.has[compute] || e.layout.Stages < workStages {
+	q := e.layout.Replica[c.row]
+	if q < 0 || !c.has[compute] || e.layout.Stages < 2 || !e.live(frame.FP) {
 		return false
 	}
 
-	rows := e.layout.Replicas[q]
+	longer := func(r int) float64 {
+		return math.Log(e.recent.Median(frame.FP, r, threshold.Window) / e.roleMedian(frame.FP, r, threshold.Window, nil))
+	}
+	rows, above := e.layout.Replicas[q], longer(c.row)
 	stages := map[int]bool{}
 	for _, r := range rows {
-		g, above, x := e.layout.Role[r], t.Standing(c.row), t.Standing(int(r))
-		if g < 0 || x < max(likeWork*above, t.Doubt(int(r))) || above < likeWork*x {
+		g, x := e.layout.Role[r], longer(int(r))
+		if g < 0 || !(x >= likeWork*above && above >= likeWork*x && x > 0) {
 			return false
 		}
 

@@ -135,6 +135,10 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"compound", 1795919557},          // what a rank usually waits in its forward passes is told beside pauses in a fifth of the steps
 		{"mixed-hardware", 1795919609},    // one rank of an old node whose first steps were quick by chance did not become slow
 		{"curriculum", 1795934895},        // with the work grows what members of a group are late by in turns
+		{"uneven-replica", 1796000004},    // both stages of a replica that take as much longer have more work
+		{"uneven-replica", 1796000045},    // also where most of it is taken out of what the tests see
+		{"standing-pair", 1796000002},     // where all ranks meet in one communicator nobody works with some of them
+		{"standing-link", 1796000006},     // groups of other stages that move as much tell of one that always was slow
 	} {
 		exactly(t, tt.name, tt.seed, func(*simulate.Config) {})
 	}

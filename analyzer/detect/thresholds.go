@@ -23,10 +23,8 @@ const (
 	// smallJob nodes two may be bad as well as half of them be another model.
 	commonShare = 0.2
 	smallJob    = 8
-	// workStages that take as much longer, within likeWork of each other, have more to do: of two
-	// both may be slow.
-	workStages = 3
-	likeWork   = 0.75
+	// likeWork: stages of a replica that take as much longer, within so much of each other, have more to do.
+	likeWork = 0.75
 	// kindSpread: less than half of the nodes that always took so much longer are no mix of
 	// hardware that a job gets used to.
 	kindSpread = 0.15
@@ -118,6 +116,8 @@ const (
 	// unprovenAlarm is the z of a node's ranks together from which such time is no noise, though nothing
 	// proves whose it is.
 	unprovenAlarm = 6
+	// drainShare of what a rank sends in eight micro-batches fills and drains its pipeline.
+	drainShare = 0.25
 	// shownShare of what somebody could check the window must show of who was slow in a lane of many steps.
 	shownShare = 0.25
 	// overAlarm is the z from which a condition that is over is told as one: of 1,500 culprits those that had
