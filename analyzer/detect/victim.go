@@ -48,8 +48,11 @@ func (e *Engine) tensorVictim(c *candidate) bool {
 }
 
 // unknownMates reports whether no groups are known while own time is recorded: forward passes may hold
-// waits for whoever a rank works with, and own time, in which none are, tells.
-func (e *Engine) unknownMates() bool { return e.layout.From == "inferred" && e.seen[frame.Self] }
+// waits for whoever a rank works with, and own time, in which none are, tells. Where all ranks meet in one communicator nobody works
+// with some of them.
+func (e *Engine) unknownMates() bool {
+	return e.layout.From == "inferred" && e.seen[frame.Self] && !e.layout.OneCommunicator()
+}
 
 // maybeMate reports whether a rank may work with another one on another node that has more own time than its peers,
 // and became slow in the same moment or computes longer by as much: no groups are known, own time may hold waits

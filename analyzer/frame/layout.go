@@ -81,6 +81,12 @@ func (l *Layout) NodeOf(row int) string {
 	return ""
 }
 
+// OneCommunicator reports whether all collectives that were seen are of all ranks, in one communicator: nobody waits for some
+// of them alone. Groups of a mesh may share a name, so two names may hide smaller ones.
+func (l *Layout) OneCommunicator() bool {
+	return len(l.Groups) == 1 && l.Groups[0].Metric() != PP && len(l.Groups[0].Rows) == len(l.Ranks)
+}
+
 // Recorded is how many ranks are present.
 func (l *Layout) Recorded() int {
 	n := 0
