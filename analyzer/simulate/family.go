@@ -30,7 +30,7 @@ var families = []scenario{
 	{44, "culprits", drawnOnly, "two or three at once, of several kinds and onsets", (*draw).culprits},
 	{45, "compound", drawnOnly, "several of these at once, with and without groups that are told", (*draw).compound},
 	{46, "whole-host", onTraces, "all of a host that has a stage, half of one and more, or whole replicas", (*draw).wholeHost},
-	{47, "node-network", drawnOnly, "the network of a node x1.5 to x4, from the start or later, in pipelines", (*draw).nodeNetwork},
+	{47, "node-network", drawnOnly, "the network of a node x2 to x4, from the start or later, in pipelines", (*draw).nodeNetwork},
 	{48, "standing-link", drawnOnly, "a slow link among few groups a stage, from the start or later, a step 3 to 25 % longer", (*draw).standingLink},
 	{49, "uneven-replica", drawnOnly, "one replica has 5 to 25 % more work in all steps", (*draw).unevenReplica},
 	{50, "standing-pair", drawnOnly, "two of a stage on different nodes x1.05 to x2, from the start or later", (*draw).standingPair},

@@ -25,17 +25,32 @@ func (d *draw) slowness(least float64) float64 {
 }
 
 // nodeNetwork slows all that goes from one host to others. In half of the jobs the groups of the gradients lie
-// on several hosts; in the others each lies on one, and what crosses are the sends of pipelines.
+// on several hosts; in the others each lies on one, and what crosses are the sends of pipelines. A host has ranks of one stage: of
+// several it is not recorded which sends go to a neighbour on the same host.
 func (d *draw) nodeNetwork() {
 	turn := d.turn(5)
 	fits := func(l *layout) bool {
-		return l.shape.PP > 1 && links(1)(l) == (turn < 3) && some((*layout).ownNetwork)(l)
+		return l.shape.PP > 1 && links(1)(l) == (turn < 3) && oneStage(l) && some((*layout).ownNetwork)(l)
 	}
 	d.healthy(fits, some((*layout).ownNetwork), anyShape)
-	d.c.Model.PPShare = d.between(0.02, 0.08) // a network that matters: elsewhere sends take 2 % at most
+	d.c.Model.PPShare = d.between(0.05, 0.1) // a network that matters: elsewhere sends take 2 % at most
 	if turn > 0 {
-		d.c.Faults = []Fault{{Kind: NIC, Node: d.host((*layout).ownNetwork), Factor: d.between(1.5, 4), From: d.since()}}
+		d.c.Faults = []Fault{{Kind: NIC, Node: d.host((*layout).ownNetwork), Factor: d.between(2, 4), From: d.since()}}
 	}
+}
+
+// oneStage reports whether each host has ranks of one pipeline stage.
+func oneStage(l *layout) bool {
+	stage := map[int]int{}
+	for _, a := range l.at {
+		if p, known := stage[a.host]; known && p != a.p {
+			return false
+		}
+
+		stage[a.host] = a.p
+	}
+
+	return true
 }
 
 // standingLink slows one of few groups, one a stage, which there is little to compare with. A step is longer by 3

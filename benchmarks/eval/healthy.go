@@ -19,10 +19,6 @@ const (
 	healthyRanks   = 8
 	alarmTarget    = 0.1 // per 1,000 node-hours
 	boundConfident = 0.95
-
-	// hourFamilies is how many families take turns: a seed keeps its job when there are more. Those behind have
-	// healthy jobs in their own rows.
-	hourFamilies = 24
 )
 
 // noiseKind is one kind of noise of the healthy hours.
@@ -120,7 +116,7 @@ func healthyConfig(w noiseKind, seed uint64, steps int, traces []*simulate.Trace
 	}
 
 	if w.families {
-		names := simulate.Families()[:hourFamilies]
+		names := simulate.Families()
 		c, err := simulate.Scenario(names[seed%uint64(len(names))], seed/uint64(len(names)))
 		c.Faults, c.Expect = nil, simulate.Expect{}
 		c.Steps, c.Model.Seconds = max(c.Steps, steps), healthyStep
