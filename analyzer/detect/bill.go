@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -75,7 +76,28 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 		return 0
 	}
 
-	return max(e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, slow) }), e.grewWithLinks(slow))
+	x := e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
+	if !slices.ContainsFunc(slow, func(w link.Slow) bool { return !w.Sends() }) {
+		return e.ofSends(x, slow)
+	}
+
+	return max(x, e.grewWithLinks(slow))
+}
+
+// ofSends is what slow pipelines cost that send for a share of a step longer: much of it hides behind computing, how much
+// a step tells that is longer since. What fills and drains the pipeline never does.
+func (e *Engine) ofSends(share float64, slow []link.Slow) float64 {
+	since := slow[0].Since
+	for _, w := range slow {
+		since = min(since, w.Since)
+	}
+
+	grew := -math.Expm1(-e.level.StepsSince(since))
+	if grew != grew {
+		return share
+	}
+
+	return min(share, max(grew, drainShare*share))
 }
 
 // grewWithLinks is by what share of its time a step is longer since one of the links is slow, no more than its
@@ -94,53 +116,87 @@ func (e *Engine) grewWithLinks(slow []link.Slow) float64 {
 }
 
 // withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the
-// slow groups were the last to be done. How early a rank was shows in what it waits
-// for all at the end, and in how long before the last its step ended.
+// slow groups were the last to be done.
 func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
-	at := func(m frame.Metric, r int) float64 {
-		if v := e.recent.At(m, i); v != nil {
-			return float64(v[r])
-		}
-
-		return math.NaN()
-	}
-	least, longest := math.Inf(1), 0.0
-	for r := range e.n {
-		if x := at(frame.Other, r); x == x {
-			least = min(least, x)
-		}
-
-		if x := at(frame.Step, r); x == x {
-			longest = max(longest, x)
-		}
-	}
-
-	gain := map[int32]float64{}
-	all := 0.0
-	for _, w := range slow {
-		for _, r := range w.Rows {
-			gain[r] = max(gain[r], w.Cost)
-		}
-
-		all = max(all, w.Cost)
-	}
-
+	gain, all := gains(slow)
 	then := math.Inf(1) // how early the last rank had been
-	for r := range e.n {
-		x := at(frame.Step, r)
-		if x != x {
-			continue
+	for r, x := range e.early(i) {
+		if x == x {
+			then = min(then, x+gain[int32(r)])
 		}
-
-		early := longest - x
-		if o := at(frame.Other, r); o == o {
-			early += o - least
-		}
-
-		then = min(then, early+gain[int32(r)])
 	}
 
 	return robust.Finite(min(all, then), 0)
+}
+
+// early is by how many seconds each rank was done before the last one in the i-th step, NaN without a record: it waits as
+// long for its replicas and for all at the end, and its step ends so long before the last.
+func (e *Engine) early(i int) []float64 {
+	out := make([]float64, e.n)
+	waits := func(m frame.Metric, rows []int32) {
+		v, least := e.recent.At(m, i), math.Inf(1)
+		if v == nil {
+			return
+		}
+
+		for _, r := range rows {
+			if x := float64(v[r]); x == x {
+				least = min(least, x)
+			}
+		}
+
+		for _, r := range rows {
+			out[r] += robust.Finite(float64(v[r])-least, 0)
+		}
+	}
+	steps, longest := e.recent.At(frame.Step, i), 0.0
+	for r := range out {
+		if out[r] = math.NaN(); steps != nil {
+			out[r] = -float64(steps[r])
+			longest = max(longest, robust.Finite(-out[r], 0))
+		}
+	}
+
+	for r := range out {
+		out[r] += longest
+	}
+
+	waits(frame.Other, e.graph.All())
+	for g := range e.layout.Groups {
+		if x := &e.layout.Groups[g]; x.Metric() == frame.DP && x.Complete() {
+			waits(frame.DP, x.Rows)
+		}
+	}
+
+	return out
+}
+
+// gains is by how many seconds a step each rank is done sooner without slow links, and the most. A rank's slow groups
+// of one dimension are one transfer; those of several follow each other.
+func gains(slow []link.Slow) (gain map[int32]float64, all float64) {
+	byDim := map[string]map[int32]float64{}
+	for _, w := range slow {
+		if byDim[w.Dim] == nil {
+			byDim[w.Dim] = map[int32]float64{}
+		}
+
+		for _, r := range w.Rows {
+			byDim[w.Dim][r] = max(byDim[w.Dim][r], w.Cost)
+		}
+	}
+
+	gain = map[int32]float64{}
+	for _, dim := range slices.Sorted(maps.Keys(byDim)) { // sums of floats come out alike only in one order
+		longest := 0.0
+		for r, x := range byDim[dim] {
+			gain[r] += x
+			longest = max(longest, x)
+		}
+
+		all += longest
+	}
+
+	return gain, all
 }
 
 // costOf is what the node costs, the slow saves of its ranks included.

@@ -274,7 +274,7 @@ func (e *Engine) commonNode(slow []link.Slow) int32 {
 	var common map[int32]bool
 	for _, w := range slow {
 		here := map[int32]bool{}
-		for _, r := range w.Rows {
+		for _, r := range w.Ends {
 			if n := e.layout.Node[r]; n >= 0 && (common == nil || common[n]) {
 				here[n] = true
 			}
@@ -302,9 +302,34 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 
 // slowLinks lists the links that are slow by themselves.
 func (e *Engine) slowLinks() []link.Slow {
-	return slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool {
+	all := e.links.Slow()
+	late := e.lateBy(all)
+	return slices.DeleteFunc(all, func(w link.Slow) bool {
+		if w.Sends() {
+			return slices.ContainsFunc(w.Rows, late)
+		}
+
 		return e.inForward(w) && (e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.grewWithWork(w)) || e.lastByTurns(w) || e.waitsForRole(w)
 	})
+}
+
+// lateBy tells the rows for which others of their pipelines may wait in each of their calls, so that the quickest is no longer
+// the wire's alone: somebody on their node is slow by itself, or they meet others inside their forward passes over a slow link.
+func (e *Engine) lateBy(slow []link.Slow) func(r int32) bool {
+	nodes, inside := map[int32]bool{}, map[int32]bool{}
+	if slices.ContainsFunc(slow, func(w link.Slow) bool { return w.Sends() }) {
+		for r, n := range e.layout.Node {
+			nodes[n] = nodes[n] || e.inSome(func(t *sequential.Test) bool { return t.Active(r) })
+		}
+	}
+
+	for _, w := range slow {
+		for _, r := range w.Rows {
+			inside[r] = inside[r] || !w.Sends() && e.inForward(w)
+		}
+	}
+
+	return func(r int32) bool { return nodes[e.layout.Node[r]] || inside[r] }
 }
 
 // lastByTurns reports whether ranks of a group on different nodes are slow by themselves, and not all since its

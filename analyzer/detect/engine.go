@@ -177,7 +177,13 @@ func (e *Engine) Observe(c *frame.Column) {
 
 // ObserveTransfer takes one window of one group's communication, after the last
 // step of the window was observed. The window is not kept.
-func (e *Engine) ObserveTransfer(t *frame.Transfer) { e.links.ObserveTransfer(t, e.stepMedian) }
+func (e *Engine) ObserveTransfer(t *frame.Transfer) {
+	if e.hostOnly && frame.P2P(t.Op) {
+		return // how long the host was in the call is not how long the transfer took
+	}
+
+	e.links.ObserveTransfer(t, e.stepMedian)
+}
 
 // setAside takes a step back that does not count: what was measured in it says
 // nothing of a rank.

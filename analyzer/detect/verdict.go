@@ -195,7 +195,7 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		l.Slowdown = math.Round(math.Exp(w.Rise)*1e3) / 1e3
 		l.JobImpact = round4(e.linkCost(slow[k : k+1]))
 		l.SinceStep = w.Since
-		l.Detail = fmt.Sprintf("the shortest member's time in %s, the transfer itself, is %.4g s a step, %.2f times what it should be (%.4g s)",
+		l.Detail = fmt.Sprintf("transfers in %s, without what is waited for, take %.4g s a step, %.2f times what they should (%.4g s)",
 			link.Called(w.Name), w.Now, l.Slowdown, w.Now/l.Slowdown)
 		v.Links = append(v.Links, l)
 	}
@@ -220,6 +220,7 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []link.Slow) {
 	x := verdict.Node{Node: name, State: verdict.Degraded, Cause: verdict.Communication, Ranks: []int{}, Slowdown: l.Slowdown,
 		SinceStep: l.SinceStep, DetectedStep: slow[0].Found, Confidence: 0.9, Devices: e.devices(name), Evidence: []verdict.Evidence{}}
 	for i, w := range slow {
+		x.SinceStep = min(x.SinceStep, w.Since)
 		for _, r := range w.Rows {
 			if rank := e.layout.Ranks[r]; e.layout.Node[r] == n && !slices.Contains(x.Ranks, rank) {
 				x.Ranks = append(x.Ranks, rank)

@@ -24,7 +24,7 @@ func (w *world) communicators(layouts ...*frame.Layout) []frame.Transfer {
 	groups, members := w.number()
 	all := make([]frame.Transfer, len(groups))
 	for n, g := range groups {
-		all[n] = frame.Transfer{Name: g.Name, Dim: g.Dim, Size: len(g.Ranks), Quickest: frame.NaN}
+		all[n] = frame.Transfer{Name: g.Name, Dim: g.Dim, Size: len(g.Ranks)}
 		slices.Sort(members[n])
 		list := titles[memberKey("", slices.Compact(members[n]))]
 		if len(list) == 0 {

@@ -260,8 +260,8 @@ func TestTransfers_MembersDecideWhereNamesAreShared(t *testing.T) {
 		t.Errorf("window %+v", w)
 	}
 
-	if w.Shortest() != 1 || w.Seconds[3] != float32(22)/16 || w.Quickest != 0.25 || frame.P2P(w.Op) {
-		t.Errorf("shortest %v, seconds %v, quickest %v", w.Shortest(), w.Seconds, w.Quickest)
+	if w.Shortest() != 1 || w.Seconds[3] != float32(22)/16 || w.QuickestCall() != 0.25 || frame.P2P(w.Op) {
+		t.Errorf("shortest %v, seconds %v, quickest %v", w.Shortest(), w.Seconds, w.QuickestCall())
 	}
 }
 

@@ -78,12 +78,8 @@ func (h *History) transfer(p *process, w *window) {
 		h.transfers[key] = x
 	}
 
-	x.Rows, x.Seconds = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds)
+	x.Rows, x.Seconds, x.Quickest = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds), append(x.Quickest, w.Quickest)
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
-	if w.Quickest == w.Quickest && !(x.Quickest <= w.Quickest) {
-		x.Quickest = w.Quickest
-	}
-
 	x.Bytes += float64(w.Bytes)
 	x.Calls += float64(w.Calls)
 }

@@ -19,7 +19,7 @@ type Transfer struct {
 	Size     int       // ranks of the group, recorded or not; 0 unknown
 	Rows     []int32   // ascending
 	Seconds  []float32 // per step, of each of Rows
-	Quickest float32   // seconds of the quickest call, NaN unknown
+	Quickest []float32 // seconds of the quickest call of each of Rows, NaN unknown
 	Bytes    float64   // per step and rank
 	Calls    float64   // per step and rank
 	Steps    int       // most steps that a rank had in the window
@@ -30,6 +30,18 @@ func P2P(op string) bool { return op == "send" || op == "recv" || op == "sendrec
 
 // Shortest returns the shortest member's seconds per step, the transfer.
 func (t *Transfer) Shortest() float32 { return slices.Min(t.Seconds) }
+
+// QuickestCall returns the seconds of the quickest call of all rows, NaN where none is known.
+func (t *Transfer) QuickestCall() float32 {
+	least := NaN
+	for _, x := range t.Quickest {
+		if x == x && !(least <= x) {
+			least = x
+		}
+	}
+
+	return least
+}
 
 // Finish orders the rows, drops what came twice and averages the volume.
 func (t *Transfer) Finish() {
@@ -46,10 +58,10 @@ func (t *Transfer) Finish() {
 
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Rows[a], t.Rows[b]) })
 	order = slices.CompactFunc(order, func(a, b int) bool { return t.Rows[a] == t.Rows[b] })
-	rows, secs := make([]int32, len(order)), make([]float32, len(order))
+	rows, secs, quickest := make([]int32, len(order)), make([]float32, len(order)), make([]float32, len(order))
 	for i, o := range order {
-		rows[i], secs[i] = t.Rows[o], t.Seconds[o]
+		rows[i], secs[i], quickest[i] = t.Rows[o], t.Seconds[o], t.Quickest[o]
 	}
 
-	t.Rows, t.Seconds = rows, secs
+	t.Rows, t.Seconds, t.Quickest = rows, secs, quickest
 }

@@ -244,6 +244,27 @@ func chance(before []float32, half float32, run int) float64 {
 	return n * math.Pow(above/(n+1), float64(run))
 }
 
+// StepsSince is by how much longer the steps are since one than those before it, a logarithm, however little that is; NaN
+// where there are not jobBlocks blocks of each.
+func (v *Job) StepsSince(step int64) float64 {
+	var before, now []float32
+	for i, x := range v.blocks[Step] {
+		switch {
+		case x != x || i == 0: // the first block is warm-up
+		case v.labels[i] >= step:
+			now = append(now, x)
+		case i+1 < len(v.labels) && v.labels[i+1] <= step:
+			before = append(before, x)
+		}
+	}
+
+	if len(before) < jobBlocks || len(now) < jobBlocks {
+		return math.NaN()
+	}
+
+	return float64(robust.Median(now) - robust.Median(before))
+}
+
 // Along is the rise of the step time since the work of all roles grew: where waits
 // make blocks of steps uneven, the work still tells when it began.
 func (v *Job) Along() (rise float64, since int64) {

@@ -8,7 +8,8 @@
 // Invariant: memory is bounded per group, and what all groups of a dimension show is the
 // fabric, not a link. Caveat: a group of every rank may be slow by its fabric, too, which only
 // smaller groups beside it tell. A group with a member that has no records is not judged, for
-// all may wait for that one; nor are pipelines, whose time is mostly their bubble.
+// all may wait for that one; of pipelines, whose time is mostly their bubble, the quickest calls
+// between nodes are.
 package link
 
 import (
@@ -46,11 +47,19 @@ type Watch struct {
 	count   int
 	byDim   map[int][]int // class → groups
 	classes map[int]classLevel
-	seenIn  map[[2]string]bool // name and dimension of groups that the steps show
-	busy    map[string]bool    // dimensions in which some group is above its past now
-	wires   map[string]*wire   // by group and operation, of groups that the steps do not show
-	due     []due              // windows of wires that ended together, until all of them are there
-	n       int                // ranks
+	shown   map[[2]string]int // groups that the steps show, by name and dimension
+	volumes []volume          // what the windows say that these move
+	hosts   []int             // nodes that each group is on
+	busy    map[string]bool   // dimensions in which some group is above its past now
+	wires   map[string]*wire  // by group and operation, of groups that the steps do not show
+	sends   map[int32]*wire   // by row, where all of its neighbours in the pipeline run on other nodes
+	beside  [][]int32         // these neighbours
+	node    []int32
+	pending map[int32]*sends // of the newest windows
+	until   int64            // last step of the windows that were not judged yet, -1 where there are none
+	usual   float64          // seconds of a usual step
+	due     []due            // windows of wires that ended together, until all of them are there
+	n       int              // ranks
 	buf     []float32
 }
 
@@ -58,11 +67,11 @@ type Watch struct {
 func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 	n := len(l.Groups)
 	w := &Watch{
-		cfg: cfg, n: len(l.Ranks), wires: map[string]*wire{}, groups: l.Groups, metric: make([]frame.Metric, n), ring: robust.Unknown(n * threshold.Window),
+		cfg: cfg, n: len(l.Ranks), wires: map[string]*wire{}, sends: map[int32]*wire{}, pending: map[int32]*sends{}, beside: neighbours(l), node: l.Node, until: -1, groups: l.Groups, metric: make([]frame.Metric, n), ring: robust.Unknown(n * threshold.Window),
 		base: make([]float32, n), baseN: make([]uint16, n), noise: make([]float32, n), jitter: make([]float32, n), slow: make([]bool, n), passes: make([]uint8, n),
 		since: make([]int64, n), found: make([]int64, n), normal: make([]uint8, n), gusts: make([]float32, n), gusting: make([]uint16, n), risen: make([]float32, n),
 		cur: robust.Unknown(n), rise: make([]float32, n), cost: make([]float32, n), labels: make([]int64, threshold.Window),
-		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, seenIn: map[[2]string]bool{},
+		byDim: map[int][]int{}, classes: map[int]classLevel{}, busy: map[string]bool{}, shown: map[[2]string]int{}, volumes: make([]volume, n), hosts: make([]int, n),
 	}
 	member := map[frame.Metric][]uint8{}
 	for g := range l.Groups {
@@ -90,10 +99,11 @@ func New(cfg *threshold.Config, l *frame.Layout) *Watch {
 		}
 
 		if w.metric[g] < frame.MetricCount {
-			w.seenIn[[2]string{l.Groups[g].Name, l.Groups[g].Dim}] = true
+			w.shown[[2]string{l.Groups[g].Name, l.Groups[g].Dim}] = g
 		}
 
 		w.byDim[l.Groups[g].Class] = append(w.byDim[l.Groups[g].Class], g)
+		w.hosts[g] = hosts(l, l.Groups[g].Rows)
 	}
 
 	for m := range member {
@@ -142,39 +152,6 @@ func (w *Watch) Observe(c *frame.Column, t float64) {
 			w.evaluate(g, t, c.Step)
 		}
 	}
-}
-
-// rank renews the median and spread of each class, and which dimensions are busy.
-func (w *Watch) rank() {
-	clear(w.busy)
-	for g, p := range w.passes {
-		if p > 0 {
-			w.busy[w.groups[g].Dim] = true
-		}
-	}
-
-	for c, groups := range w.byDim {
-		w.buf = w.buf[:0]
-		for _, g := range groups {
-			if x := w.cur[g]; x == x {
-				w.buf = append(w.buf, x)
-			}
-		}
-
-		n := len(w.buf)
-		if n == 0 {
-			continue
-		}
-
-		mid := robust.Median(w.buf)
-		w.classes[c] = classLevel{mid, robust.SpreadAbout(w.buf, mid), n}
-	}
-}
-
-// classLevel is the usual transfer of the groups of one class, a logarithm.
-type classLevel struct {
-	Mid, Spread float32
-	N           int
 }
 
 // transfer is the log of the shortest member's time, NaN when a member has never
@@ -235,9 +212,11 @@ func (w *Watch) evaluate(g int, t float64, label int64) {
 	}
 
 	if !slow && others >= minClass {
-		if w.isSlow(g, cur-peers, float32(math.Exp(float64(cur))-math.Exp(float64(peers))), t, max(peerSpread, linkNoise)) && w.lasts(g, (cur+peers)/2) {
-			slow, ref = true, peers
-		}
+		slow, ref = w.slowBeside(g, cur, peers, max(peerSpread, linkNoise), t), peers
+	}
+
+	if !slow {
+		slow, ref = w.slowBesideStages(g, cur, others, t)
 	}
 
 	w.step(g, slow, cur, ref, noise, jitter, label)
@@ -283,29 +262,6 @@ func (w *Watch) isSlow(g int, rise, cost float32, t float64, se float32) bool {
 
 	w.rise[g], w.cost[g] = rise, cost
 	return true
-}
-
-// class returns the median and spread of the other groups that should be as
-// fast, exactly where there are few.
-func (w *Watch) class(g int) (mid, spread float32, n int) {
-	id := w.groups[g].Class
-	if c := w.classes[id]; c.N >= threshold.LargeRole {
-		return c.Mid, c.Spread, c.N - 1
-	}
-
-	var v []float32
-	for _, k := range w.byDim[id] {
-		if k != g && w.cur[k] == w.cur[k] {
-			v = append(v, w.cur[k])
-		}
-	}
-
-	if len(v) == 0 {
-		return robust.NaN, robust.NaN, 0
-	}
-
-	mid = robust.Median(v)
-	return mid, robust.SpreadAbout(v, mid), len(v)
 }
 
 // step moves the state of group g.

@@ -13,7 +13,7 @@ func (w *Watch) State() state.Fields {
 		"passes": &w.passes, "since": &w.since, "found": &w.found, "normal": &w.normal,
 		"gusts": &w.gusts, "gusting": &w.gusting, "risen": &w.risen, "gust": &w.gust, "cur": &w.cur, "rise": &w.rise, "cost": &w.cost,
 		"labels": &w.labels, "count": state.Counts(&w.count), "classes": &w.classes, "busy": &w.busy,
-		"wires": &w.wires,
+		"wires": &w.wires, "sends": &w.sends, "usual": &w.usual, "volumes": &w.volumes,
 	}
 	for m := range w.seen {
 		f["seen_"+frame.Metric(m).String()] = &w.seen[m]

@@ -24,7 +24,8 @@ type due struct {
 // without a dimension, or of ranks with several groups of one. Windows of steps show it, so it is
 // known later and less; the rules are those of groups.
 type wire struct {
-	Name, Dim, Op string
+	Name, Dim, Op string // Op "" = of the sends of a rank
+	From          int32  // that rank's row
 	Rows          []int32
 	Size          int
 	Bytes         float64
@@ -67,17 +68,30 @@ const (
 // the window was observed; step is a usual step in seconds. The window is not kept. What
 // the steps show by themselves is left to them.
 func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
-	if frame.P2P(t.Op) || len(t.Rows) < 2 || !(step > 0) || w.seenIn[[2]string{t.Name, t.Dim}] {
+	if len(t.Rows) < 2 || !(step > 0) {
+		return
+	}
+
+	if g, ok := w.shown[[2]string{t.Name, t.Dim}]; ok {
+		w.volumes[g].add(t)
+		return
+	}
+
+	if t.To != w.until {
+		w.settle()
+		w.until = t.To
+	}
+
+	w.usual = step
+
+	if frame.P2P(t.Op) {
+		w.observeSends(t, step)
 		return
 	}
 
 	low := float64(t.Shortest())
 	if !(low > 0) {
 		return
-	}
-
-	if len(w.due) > 0 && w.due[0].to != t.To {
-		w.settle()
 	}
 
 	key := t.Name + "\x00" + t.Op
@@ -96,15 +110,21 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 	}
 
 	x.Rows, x.Bytes = append(x.Rows[:0], t.Rows...), t.Bytes
-	x.Recent, x.Steps = robust.Newest(append(x.Recent, math.Log(low)), keptWindows), robust.Newest(append(x.Steps, t.Steps), keptWindows)
-	x.Quickest = math.Log(float64(t.Quickest))
+	x.add(math.Log(low), t.Steps)
+	x.Quickest = math.Log(float64(t.QuickestCall()))
 	w.due = append(w.due, due{wire: x, from: t.From, to: t.To, step: step})
+}
+
+// add takes the log seconds a step of one more window.
+func (x *wire) add(seconds float64, steps int) {
+	x.Recent, x.Steps = robust.Newest(append(x.Recent, seconds), keptWindows), robust.Newest(append(x.Steps, steps), keptWindows)
 }
 
 // settle judges the windows that are due. Each is compared with the same window of the others: so
 // two windows tell a slow group, whichever came first. Windows that end together are handed over
 // together, before the next step: so it does not matter who asks first, that step or a verdict.
 func (w *Watch) settle() {
+	w.settleSends()
 	for i := range w.due {
 		w.judge(&w.due[i])
 	}
@@ -113,7 +133,7 @@ func (w *Watch) settle() {
 		w.due[i].end()
 	}
 
-	w.due = nil
+	w.due, w.until = nil, -1
 }
 
 // judge compares a wire with its own past and with those of equal volume.
@@ -121,8 +141,13 @@ func (w *Watch) judge(d *due) {
 	x := d.wire
 	cur := x.latest()
 	least := math.Log1p(w.cfg.LinkRise)
+	share := w.cfg.LinkShare
+	if x.Op == "" {
+		share = 0 // they tell of the node's other transfers, too
+	}
+
 	enough := func(ref float64) bool {
-		return cur-ref >= least && math.Exp(cur)-math.Exp(ref) >= w.cfg.LinkShare*d.step
+		return cur-ref >= least && math.Exp(cur)-math.Exp(ref) >= share*d.step
 	}
 	d.ref = x.Base
 	if x.BaseN >= wireBase && !enough(d.ref) {
@@ -154,7 +179,9 @@ func (w *Watch) judge(d *due) {
 
 	d.ref = robust.Median64(latest)
 	for _, m := range latest {
-		far = append(far, math.Abs(m-d.ref))
+		if x.Op != "" || m <= d.ref { // of sends those to a slow node, which may be half, are no noise
+			far = append(far, math.Abs(m-d.ref))
+		}
 	}
 
 	d.doubtful = enough(d.ref)
@@ -224,10 +251,19 @@ func (x *wire) slowSteps() (steps int) {
 
 func (x *wire) latest() float64 { return x.Recent[len(x.Recent)-1] }
 
-// mates returns the wires of equal operation, size and volume.
+// like reports whether two wires are of equal operation, size and volume.
+func (x *wire) like(o *wire) bool {
+	return o.Op == x.Op && o.Size == x.Size && len(o.Recent) > 0 && math.Abs(o.Bytes-x.Bytes) <= wireVolume*max(o.Bytes, x.Bytes)
+}
+
+// mates returns the wires that should be as fast.
 func (w *Watch) mates(x *wire) (mates []*wire) {
+	if x.Op == "" {
+		return w.sendMates(x)
+	}
+
 	for _, o := range w.wires {
-		if o != x && o.Op == x.Op && o.Size == x.Size && len(o.Recent) > 0 && math.Abs(o.Bytes-x.Bytes) <= wireVolume*max(o.Bytes, x.Bytes) {
+		if o != x && o.like(x) {
 			mates = append(mates, o)
 		}
 	}
@@ -255,13 +291,17 @@ func (w *Watch) roseTogether(x *wire) bool {
 
 // Slow is a link that is slow now, whoever saw it.
 type Slow struct {
-	Name         string
+	Name, Dim    string
 	Rows         []int32
+	Ends         []int32 // of these, those whose node's network may be what is slow
 	Rise, Cost   float64 // log ratio; seconds a step
 	Now          float64 // seconds a step
 	Noise        float64
 	Since, Found int64
 }
+
+// Sends reports whether it is a pipeline that is slow by what its ranks send to each other.
+func (s *Slow) Sends() bool { return len(s.Ends) < len(s.Rows) }
 
 // Slow lists the slow links, named and in a fixed order.
 func (w *Watch) Slow() []Slow {
@@ -269,7 +309,8 @@ func (w *Watch) Slow() []Slow {
 	var out []Slow
 	for g := range w.groups {
 		if w.slow[g] {
-			out = append(out, Slow{w.groups[g].Name, w.groups[g].Rows, float64(w.rise[g]), float64(w.cost[g]), math.Exp(float64(w.cur[g])),
+			rows := w.groups[g].Rows
+			out = append(out, Slow{w.groups[g].Name, w.groups[g].Dim, rows, rows, float64(w.rise[g]), float64(w.cost[g]), math.Exp(float64(w.cur[g])),
 				max(float64(w.noise[g]), linkNoise), w.since[g], w.found[g]})
 		}
 	}
@@ -277,29 +318,74 @@ func (w *Watch) Slow() []Slow {
 	n := len(out)
 	for _, x := range w.wires {
 		if x.Slow && !w.roseTogether(x) {
-			out = append(out, Slow{x.Name, x.Rows, x.Rise, x.Cost, math.Exp(x.latest()), linkNoise, x.Since, x.Found})
+			out = append(out, x.found())
 		}
 	}
 
-	slices.SortFunc(out[n:], func(a, b Slow) int {
+	out = append(out, w.slowSends(out)...)
+	slices.SortStableFunc(out[n:], func(a, b Slow) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Cost, a.Cost))
 	})
-	return slices.CompactFunc(out, func(a, b Slow) bool { return a.Name == b.Name && a.Name != "" })
+	return merge(out)
+}
+
+// found is what there is to say of a slow wire.
+func (x *wire) found() Slow {
+	return Slow{x.Name, x.Dim, x.Rows, x.Rows, x.Rise, x.Cost, math.Exp(x.latest()), linkNoise, x.Since, x.Found}
+}
+
+// merge leaves of each group the costliest, with the rows of all, and the ends that all have in common.
+func merge(all []Slow) (out []Slow) {
+	for _, s := range all {
+		if n := len(out); n == 0 || s.Name == "" || out[n-1].Name != s.Name {
+			out = append(out, s)
+			continue
+		}
+
+		last := &out[len(out)-1]
+		last.Rows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.Rows, s.Rows))))
+		common := slices.DeleteFunc(slices.Clone(last.Ends), func(r int32) bool { return !slices.Contains(s.Ends, r) })
+		if len(common) == 0 {
+			common = slices.Concat(last.Ends, s.Ends)
+		}
+
+		last.Ends = common
+	}
+
+	return out
 }
 
 // Check reports numbers of a restored watch that none has and that a panic would follow
 // from.
 func (w *Watch) Check() error {
 	for _, x := range w.wires {
-		for _, r := range x.Rows {
-			if r < 0 || int(r) >= w.n {
-				return fmt.Errorf("wire %s: row %d", x.Name, r)
-			}
+		if err := x.check(w.n); err != nil {
+			return err
+		}
+	}
+
+	for r, x := range w.sends {
+		if r < 0 || int(r) >= w.n || w.beside[r] == nil || x.From != r {
+			return fmt.Errorf("sends of row %d: row %d", r, x.From)
 		}
 
-		if x.Slow && len(x.Recent) == 0 || len(x.Recent) != len(x.Steps) {
-			return fmt.Errorf("wire %s: %d windows of %d steps", x.Name, len(x.Recent), len(x.Steps))
+		if err := x.check(w.n); err != nil {
+			return err
 		}
+	}
+
+	return nil
+}
+
+func (x *wire) check(rows int) error {
+	for _, r := range x.Rows {
+		if r < 0 || int(r) >= rows {
+			return fmt.Errorf("wire %s: row %d", x.Name, r)
+		}
+	}
+
+	if x.Slow && len(x.Recent) == 0 || len(x.Recent) != len(x.Steps) {
+		return fmt.Errorf("wire %s: %d windows of %d steps", x.Name, len(x.Recent), len(x.Steps))
 	}
 
 	return nil

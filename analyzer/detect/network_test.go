@@ -1,0 +1,79 @@
+package detect
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// TestNetwork_OfANode: the network of one node is slow, and its ranks send to other stages and receive from there. Where a node
+// has a stage, nothing but the quickest of these calls tells; where it has one rank group of several, the groups of its stage are all as slow, and
+// the sends tell which of their nodes it is. Since the start there is no past to compare with.
+func TestNetwork_OfANode(t *testing.T) {
+	for _, tt := range []struct {
+		shape  simulate.Shape
+		model  simulate.Model
+		node   int
+		from   int
+		factor float64
+	}{
+		{simulate.Shape{DP: 4, PP: 4, RanksPerNode: 4}, simulate.Model{PPShare: 0.06}, 1, 100, 3},
+		{simulate.Shape{DP: 4, PP: 4, RanksPerNode: 4}, simulate.Model{PPShare: 0.06}, 0, 100, 4},
+		{simulate.Shape{DP: 4, PP: 4, RanksPerNode: 4}, simulate.Model{PPShare: 0.06}, 2, 0, 3},
+		{simulate.Shape{TP: 4, DP: 4, PP: 2, MicroBatches: 4, RanksPerNode: 4}, simulate.Model{PPShare: 0.04}, 5, 100, 3},
+		{simulate.Shape{TP: 4, DP: 4, PP: 2, MicroBatches: 4, RanksPerNode: 4}, simulate.Model{PPShare: 0.04}, 5, 0, 3},
+	} {
+		for seed := range uint64(2) {
+			v, truth := weighed(t, "healthy", seed, 0, plain(simulate.Config{
+				Shape: tt.shape, Model: tt.model,
+				Faults: []simulate.Fault{{Kind: simulate.NIC, Node: tt.node, Factor: tt.factor, From: tt.from}},
+			}))
+			if len(v.Nodes) != 1 || v.Nodes[0].Node != truth.SlowNodes[0] || v.Nodes[0].Cause != verdict.Communication {
+				t.Errorf("%+v, seed %d: nodes %+v, links %+v; want %v", tt, seed, v.Nodes, v.Links, truth.SlowNodes)
+				continue
+			}
+
+			if math.Abs(v.JobImpact-truth.Impact) > max(0.02, truth.Impact/2) {
+				t.Errorf("%+v, seed %d: it costs %.4f, want %.4f", tt, seed, v.JobImpact, truth.Impact)
+			}
+		}
+	}
+}
+
+// TestTrace_QuickestSends holds on the recorded jobs what a node's network is told by: however long a rank waits in the
+// usual send, and whoever is slow, its quickest one in some steps is the wire's alone, and all wires are as fast.
+func TestTrace_QuickestSends(t *testing.T) {
+	for _, name := range []string{"AR-1-full", "ST-full"} {
+		tr := loadTrace(t, name)
+		if tr == nil {
+			return
+		}
+
+		quickest := map[int32][]float64{} // by row, of each window
+		waits := 0.0
+		for _, x := range tr.frame(t, view{topology: true, groups: true, communications: true}).Transfers {
+			if !frame.P2P(x.Op) || x.Steps < 3 {
+				continue
+			}
+
+			for i, r := range x.Rows {
+				quickest[r] = append(quickest[r], float64(x.Quickest[i]))
+				waits = max(waits, float64(x.Seconds[i])/x.Calls/float64(x.Quickest[i]))
+			}
+		}
+
+		var of []float64
+		for _, v := range quickest {
+			of = append(of, slices.Min(v))
+		}
+
+		if len(of) < 8 || slices.Max(of) > 1.1*slices.Min(of) || waits < 100 {
+			t.Errorf("%s: the quickest sends of %d ranks take %.6f to %.6f s, the usual one up to %.0f times as long; want as long within a tenth, and waits",
+				name, len(of), slices.Min(of), slices.Max(of), waits)
+		}
+	}
+}
