@@ -34,7 +34,7 @@ type Reader struct {
 	z    *zstd.Decoder // nil for a plain segment
 	buf  []byte
 	r, w int   // unread bytes are buf[r:w]
-	seen int   // bytes of them known to hold no '\n'
+	seen int   // bytes of them, from r on, known to hold no '\n'
 	off  int64 // offset of buf[r]; of a compressed segment: in what it inflates to
 
 	damage error // why a compressed segment ends before its end, nil: it does not
@@ -98,6 +98,16 @@ func (r *Reader) Next() (line []byte, offset int64, err error) {
 			return nil, r.Offset(), err
 		}
 	}
+}
+
+// More reports whether the next line is in memory already.
+func (r *Reader) More() bool {
+	if i := bytes.IndexByte(r.buf[r.r+r.seen:r.w], '\n'); i >= 0 {
+		r.seen += i
+		return true
+	}
+
+	return false
 }
 
 // Damage tells, after io.EOF, why a compressed segment could not be read to its end. It

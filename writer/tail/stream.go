@@ -236,11 +236,14 @@ func (s *Stream) lines(f *file, budget int64, v Visitor) (n int64, err error) {
 		line, offset, err := s.reader.Next()
 		switch {
 		case err == nil:
-			f.lastAt, f.lastHash, f.offset = offset, maphash.Bytes(seed, line), s.reader.Offset()
-			v.Line(offset, line)
-			f.atEnd = false
 			count++
 			n += int64(len(line)) + 1
+			f.lastAt, f.offset, f.atEnd = offset, s.reader.Offset(), false
+			if n >= budget || !s.reader.More() { // it may be the last one for now
+				f.lastHash = maphash.Bytes(seed, line)
+			}
+
+			v.Line(offset, line)
 			continue
 		case errors.Is(err, io.EOF):
 			f.offset = s.reader.Offset()
