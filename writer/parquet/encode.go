@@ -103,13 +103,22 @@ func unpacked(words []string, all []row.Raw) iter.Seq[[]row.Record] {
 
 // sorted returns rows in order. Mostly they come so; the batch keeps its own.
 func sorted[T any](rows []T, compare func(*T, *T) int) []T {
-	by := func(a, b T) int { return compare(&a, &b) }
-	if !slices.IsSortedFunc(rows, by) {
-		rows = slices.Clone(rows)
-		slices.SortStableFunc(rows, by)
+	places := make([]*T, len(rows)) // a row is wide: it would be copied for each comparison
+	for i := range rows {
+		places[i] = &rows[i]
 	}
 
-	return rows
+	if slices.IsSortedFunc(places, compare) {
+		return rows
+	}
+
+	slices.SortStableFunc(places, compare)
+	inOrder := make([]T, len(rows))
+	for i, p := range places {
+		inOrder[i] = *p
+	}
+
+	return inOrder
 }
 
 func compareRaws(a, b *row.Raw) int {
