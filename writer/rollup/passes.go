@@ -44,6 +44,11 @@ func (p *passes) count(n int64) uint16 {
 // add counts n once more, in at most so many runs, and returns how often it had come by before.
 func (p *passes) add(n int64, most int) uint16 {
 	i := p.at(n)
+	if i > 0 && i == len(p.Runs) && p.Runs[i-1].To+1 == n && p.Runs[i-1].Count == 1 { // as join would
+		p.Runs[i-1].To = n
+		return 0
+	}
+
 	if i == len(p.Runs) || p.Runs[i].From > n {
 		p.Runs = slices.Insert(p.Runs, i, run{n, n, 1})
 		p.join(i, most)
