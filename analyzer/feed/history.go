@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
@@ -33,7 +34,7 @@ type History struct {
 	rows       spool
 	err        error      // of the spool
 	processes  []*process // by their numbers
-	operations row.Words
+	operations record.Words
 	switched   int // rows
 	frame      *frame.Frame
 

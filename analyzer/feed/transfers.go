@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -13,8 +14,8 @@ import (
 // keeps it as encoding/binary writes it: 48 bytes, in this order.
 type window struct {
 	Process        int32
-	Talk           int32    // number of the process's
-	Op             row.Word // of the name
+	Talk           int32       // number of the process's
+	Op             record.Word // of the name
 	Repeat, Steps  uint16
 	From, To       int64
 	Seconds, Bytes float32
@@ -40,7 +41,7 @@ func windowOf(c *row.Communication) *window {
 // transferKey tells the windows that are one transfer.
 type transferKey struct {
 	attempt, group int32
-	op             row.Word
+	op             record.Word
 	repeat         uint16
 	from           int64
 }

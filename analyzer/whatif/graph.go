@@ -28,7 +28,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // verb is what a rank does in an operation.
@@ -44,7 +44,7 @@ const (
 type op struct {
 	own   int64 // ns: the compute, or the meeting's transfer, as recorded
 	rank  int32 // index among the job's ranks
-	class row.Word
+	class record.Word
 	meet  int32 // index of the meeting
 	phase int32 // of compute: how many operations of the rank before it are communication
 	verb  verb
@@ -131,7 +131,7 @@ func parallel[T any](items []T, f func(i int, item T)) {
 
 // builder makes the graph of one step.
 type builder struct {
-	at       map[int]map[row.Word]int32 // see Job
+	at       map[int]map[record.Word]int32 // see Job
 	length   int64
 	meetings []meeting
 	found    map[comm]int32 // index in meetings
@@ -162,8 +162,8 @@ func (b *builder) step() *step {
 // comm is what matches the operations of several ranks into one meeting: the
 // n-th of its kind in a group.
 type comm struct {
-	group    row.Word
-	class    row.Word
+	group    record.Word
+	class    record.Word
 	from, to int32
 	nth      int32
 	send     bool // of one side: a rank's sends and receives are counted apart

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -140,7 +141,7 @@ func randomJob(rng *rand.Rand, ranks, steps, meetings int) *Job {
 					}
 
 					if j.at[rank] == nil {
-						j.at[rank] = map[row.Word]int32{}
+						j.at[rank] = map[record.Word]int32{}
 					}
 
 					j.at[rank][j.groups.Add(r.Group)] = int32(i)

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/topology"
 )
@@ -8,7 +9,7 @@ import (
 // Classes of operations that are not communication, and of sends with receives, by their
 // numbers among the job's. Other communication has the class of its op's base word.
 const (
-	forward row.Word = iota + 1
+	forward record.Word = iota + 1
 	backward
 	loading
 	launch // short time between recorded ranges
@@ -24,10 +25,10 @@ type timing struct {
 	// own is for how long the range kept its rank busy: computing, or blocked at its end
 	// by communication.
 	own   int64
-	class row.Word
-	group row.Word // number of the communicator; 0 = compute
-	peer  int32    // send, receive: the other's place in the group, else 0
-	send  bool     // the sending side of p2p
+	class record.Word
+	group record.Word // number of the communicator; 0 = compute
+	peer  int32       // send, receive: the other's place in the group, else 0
+	send  bool        // the sending side of p2p
 }
 
 // Take adds a part of the stored raw ranges (`--records all`) and of the ranks'
@@ -37,7 +38,7 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	for i := range ranks {
 		rank := int(ranks[i].Rank)
 		if j.at[rank] == nil {
-			j.at[rank] = map[row.Word]int32{}
+			j.at[rank] = map[record.Word]int32{}
 		}
 
 		for _, g := range ranks[i].Groups {

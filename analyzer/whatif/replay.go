@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
-	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // replay holds the graphs and the ideal duration of each class of operation:
@@ -160,7 +160,7 @@ func (r *replay) result(repairs []Repair) *Result {
 	}
 	for c, name := range r.classes {
 		if r.ideal[c] >= 0 {
-			res.ByKind[name] = r.alike(func(o *op) bool { return o.class == row.Word(c) }) / ideal
+			res.ByKind[name] = r.alike(func(o *op) bool { return o.class == record.Word(c) }) / ideal
 		}
 	}
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/frame"
-	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Result is what the replay says of the job. All slowdowns are quotients of
@@ -51,10 +51,10 @@ type Repair struct {
 type Job struct {
 	layout  *frame.Layout
 	steps   map[int64]*recorded
-	chosen  map[int64]bool             // steps; nil = all
-	at      map[int]map[row.Word]int32 // places of the ranks in their groups, by rank and group
-	classes row.Words                  // of operations, the named ones first
-	groups  row.Words
+	chosen  map[int64]bool                // steps; nil = all
+	at      map[int]map[record.Word]int32 // places of the ranks in their groups, by rank and group
+	classes record.Words                  // of operations, the named ones first
+	groups  record.Words
 }
 
 // recorded is what was recorded of one step.
@@ -66,7 +66,7 @@ type recorded struct {
 // NewJob returns an empty job that takes the ranges of those steps, nil = all. The layout
 // says which ranks do the same work; a rank that it lacks is in stage and replica 0.
 func NewJob(l *frame.Layout, steps []int64) *Job {
-	j := &Job{layout: l, steps: map[int64]*recorded{}, at: map[int]map[row.Word]int32{}}
+	j := &Job{layout: l, steps: map[int64]*recorded{}, at: map[int]map[record.Word]int32{}}
 	for _, s := range named {
 		j.classes.Add(s)
 	}

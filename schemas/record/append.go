@@ -34,7 +34,12 @@ func (r *Record) AppendLine(dst []byte) []byte {
 
 // appendHead appends the line up to the start.
 func (r *Record) appendHead(dst []byte) []byte {
-	dst = appendText(append(dst, `{"kind":`...), r.Word())
+	if r.Kind == Other {
+		dst = appendText(append(dst, `{"kind":`...), r.Name)
+	} else {
+		dst = append(append(append(dst, `{"kind":"`...), kindWords[r.Kind.Known()]...), '"')
+	}
+
 	if r.Step != NoStep {
 		dst = strconv.AppendInt(append(dst, `,"step":`...), r.Step, 10)
 	}
@@ -103,19 +108,28 @@ func appendControl(dst []byte, t LineType, v any) []byte {
 // appendText appends s as a JSON string, which it leaves to encoding/json where that is more
 // than s between quotes.
 func appendText(dst []byte, s string) []byte {
+	if unescaped(s) {
+		dst = append(dst, '"')
+		return append(append(dst, s...), '"')
+	}
+
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic("BUG: a string is not JSON: " + err.Error())
+	}
+
+	return append(dst, text...)
+}
+
+// unescaped reports whether a text stands in JSON as it is.
+func unescaped[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if special[s[i]] {
-			text, err := json.Marshal(s)
-			if err != nil {
-				panic("BUG: a string is not JSON: " + err.Error())
-			}
-
-			return append(dst, text...)
+			return false
 		}
 	}
 
-	dst = append(dst, '"')
-	return append(append(dst, s...), '"')
+	return true
 }
 
 // special are the bytes that end a plain run of text.

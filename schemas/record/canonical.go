@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"slices"
 )
 
 // The canonical path reads a line as AppendLine writes it: without white space, escapes in keys
@@ -28,30 +27,48 @@ func quoted(b []byte, i int) (s string, end int) {
 	return s, end + 1
 }
 
-// word reads a string value whose opening quote is at i and returns the index after its
-// closing quote, 0 for not sure. Only plain words are interned, so one that is known needs
-// no look at its bytes.
-func (p *Parser) word(b []byte, i int) (s string, end int) {
+// word reads a string value whose opening quote is at i, with its number, and returns the
+// index after its closing quote, 0 for not sure. last is the number of the key's last word, which
+// mostly comes again: to compare it is a third of looking one up. Only plain words are numbered
+// here, so one that is known needs no look at its bytes.
+func (p *Parser) word(b []byte, i int, s *string, w, last *Word) (end int) {
 	if i >= len(b) || b[i] != '"' {
-		return "", 0
+		return 0
 	}
 
 	i++
+	again := p.Words.Text(*last)
+	if end = i + len(again); end < len(b) && b[end] == '"' && string(b[i:end]) == again {
+		*s, *w = again, *last
+		return end + 1
+	}
+
 	n := bytes.IndexByte(b[i:], '"')
 	if n < 0 {
-		return "", 0
+		return 0
 	}
 
 	text := b[i : i+n]
-	if s, known := p.words[string(text)]; known {
-		return s, i + n + 1
+	end = i + n + 1
+	known := false
+	if *w, known = p.Words.index[string(text)]; known {
+		*s, *last = p.Words.Text(*w), *w
+		return end
 	}
 
-	if slices.ContainsFunc(text, func(c byte) bool { return special[c] }) {
-		return quoted(b, i-1)
+	if !unescaped(text) {
+		p.Numbered = false
+		*s, end = quoted(b, i-1)
+		return end
 	}
 
-	return p.intern(text), i + n + 1
+	if *s = string(text); n > longestWord {
+		p.Numbered = false
+	} else if n > 0 {
+		*w = p.Words.add(*s)
+	}
+
+	return end
 }
 
 // kindWord reads the kind's word, whose opening quote is at index 8, into r and
@@ -76,9 +93,9 @@ func (p *Parser) kindWord(b []byte, r *Record) int {
 		return 24
 	}
 
-	word, end := p.word(b, 8)
-	if r.Kind = KindOf(word); r.Kind == Other { // a known kind may be written with escapes
-		r.Name = word
+	end := p.word(b, 8, &r.Name, &p.Numbers.Name, &p.Words.last.Name)
+	if r.Kind = KindOf(r.Name); r.Kind != Other { // a known kind may be written with escapes
+		r.Name = ""
 	}
 
 	return end
@@ -96,7 +113,7 @@ func has(b []byte, i int, s string) bool {
 // and the line does not end there.
 func (p *Parser) canonical(b []byte) bool {
 	p.reset()
-	r := &p.Record
+	r, w, last := &p.Record, &p.Numbers, &p.Words.last
 	i := p.kindWord(b, r)
 	for i+6 < len(b) && b[i] == ',' {
 		switch string(b[i : i+6]) {
@@ -128,11 +145,11 @@ func (p *Parser) canonical(b []byte) bool {
 		case `,"thre`:
 			r.Thread, i = digits(b, past(b, i+6, `ad":`))
 		case `,"op":`:
-			r.Op, i = p.word(b, i+6)
+			i = p.word(b, i+6, &r.Op, &w.Op, &last.Op)
 		case `,"op_r`:
-			r.OpRaw, i = p.word(b, past(b, i+6, `aw":`))
+			i = p.word(b, past(b, i+6, `aw":`), &r.OpRaw, &w.OpRaw, &last.OpRaw)
 		case `,"grou`:
-			r.Group, i = p.word(b, past(b, i+6, `p":`))
+			i = p.word(b, past(b, i+6, `p":`), &r.Group, &w.Group, &last.Group)
 		case `,"peer`:
 			var peer int64
 			if peer, i = signed(b, past(b, i+6, `":`)); int64(int32(peer)) != peer {
@@ -143,13 +160,13 @@ func (p *Parser) canonical(b []byte) bool {
 		case `,"coun`:
 			r.Count, i = signed(b, past(b, i+6, `t":`))
 		case `,"dtyp`:
-			r.Dtype, i = p.word(b, past(b, i+6, `e":`))
+			i = p.word(b, past(b, i+6, `e":`), &r.Dtype, &w.Dtype, &last.Dtype)
 		case `,"byte`:
 			r.Bytes, i = signed(b, past(b, i+6, `s":`))
 		case `,"toke`:
 			r.Tokens, i = signed(b, past(b, i+6, `ns":`))
 		case `,"path`:
-			r.Path, i = p.word(b, past(b, i+6, `":`))
+			i = p.word(b, past(b, i+6, `":`), &r.Path, &w.Path, &last.Path)
 		case `,"open`:
 			r.Open, i = true, past(b, i+6, `":true`)
 		default:

@@ -33,9 +33,9 @@ var errMissing = errors.New("no start or no dur")
 // 292 years before the epoch.
 const missing = math.MinInt64
 
-// Parser reads lines. The zero value is ready. It keeps a bounded table of the
-// strings it has seen (ops, groups, dtypes), so that reading a line of a known
-// group allocates nothing. It is not safe for concurrent use.
+// Parser reads lines. The zero value is ready. It numbers the words it has seen (ops,
+// groups, dtypes), so that reading a line of a known group allocates nothing. It is not
+// safe for concurrent use.
 //
 // Promise: for every line Parse accepts, rejects and yields what encoding/json
 // would with the plain structs of this package, but for two things: keys are
@@ -49,7 +49,16 @@ type Parser struct {
 	Switch Switch // after LineSwitch
 	End    End    // after LineEnd
 
-	words map[string]string // see intern
+	// Numbers are those of the record's words in Words, where Numbered is true. It is false
+	// for a record that is not written as AppendLine does, or that has a long word.
+	Numbers  Numbers
+	Numbered bool
+	// Words are the reader's, which sees to it that they don't become too many; nil are the
+	// parser's own, which begin anew when they are Full: hostile input costs allocations,
+	// never memory.
+	Words *Words
+
+	own Words
 }
 
 // Parse reads one complete line, with or without its '\n'. The result stands in
@@ -79,28 +88,16 @@ func (p *Parser) Parse(line []byte) (LineType, error) {
 // empty for known kinds.
 func (p *Parser) reset() {
 	p.Record = Record{Step: NoStep, Peer: NoPeer, Exposed: -1, Start: missing, Dur: missing}
-}
-
-const (
-	// mostWords bounds the table: a job has a few ops, dtypes and some dozen groups.
-	mostWords = 1024
-	// longestWord bounds what is kept, in bytes: a communicator's name has about 40,
-	// a path is seen once.
-	longestWord = 128
-)
-
-// intern returns the string with the bytes of b, which word finds from then on. A full table
-// begins anew: hostile input costs allocations, never memory.
-func (p *Parser) intern(b []byte) string {
-	s := string(b)
-	if len(s) > longestWord {
-		return s
+	p.Numbers, p.Numbered = Numbers{}, true
+	if p.Words == nil {
+		p.Words = &p.own
 	}
 
-	if p.words == nil || len(p.words) >= mostWords {
-		p.words = make(map[string]string)
+	if p.Words == &p.own && p.own.Full() {
+		p.own = Words{}
 	}
-
-	p.words[s] = s
-	return s
 }
+
+// longestWord bounds what a parser numbers, in bytes: a communicator's name has about 40, a
+// path is seen once. What is longer its reader cuts first, see MaxWord.
+const longestWord = 128

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -316,6 +317,37 @@ func TestParser_Escapes(t *testing.T) {
 	}
 }
 
+// TestParser_WordsOfOthers: a parser whose words others number, too, does not take an escape for
+// a word that has the same bytes, and a word that is too long is left to them.
+func TestParser_WordsOfOthers(t *testing.T) {
+	var w Words
+	w.Add(`gr\u00f6`)
+	w.Add("a\x01")
+	p := Parser{Words: &w}
+	for _, c := range []struct {
+		line, group string
+		numbered    bool
+	}{
+		{`{"kind":"FP","start":1,"dur":2,"group":"gr\u00f6"}`, "grö", false},
+		{`{"kind":"FP","start":1,"dur":2,"group":"gr\\u00f6"}`, `gr\u00f6`, false},
+		{`{"kind":"FP","start":1,"dur":2,"group":"dp0"}`, "dp0", true},
+		{`{"kind":"FP","start":1,"dur":2,"group":""}`, "", true},
+		{`{"kind":"FP","start":1,"dur":2,"group":"` + strings.Repeat("g", longestWord+1) + `"}`, strings.Repeat("g", longestWord+1), false},
+	} {
+		if _, err := p.Parse([]byte(c.line)); err != nil || p.Record.Group != c.group || p.Numbered != c.numbered {
+			t.Errorf("%s: %v, group %q, numbered %t", c.line, err, p.Record.Group, p.Numbered)
+		}
+
+		if c.numbered && w.Text(p.Numbers.Group) != c.group {
+			t.Errorf("%s: group is word %d of %q", c.line, p.Numbers.Group, w.List())
+		}
+	}
+
+	if _, err := p.Parse([]byte("{\"kind\":\"FP\",\"start\":1,\"dur\":2,\"group\":\"a\x01\"}")); err == nil {
+		t.Error("a control character in a word is accepted")
+	}
+}
+
 // TestParser_InternsNothingWrong: a parser that has interned the words of other lines reads
 // a line as a new one does.
 func TestParser_InternsNothingWrong(t *testing.T) {
@@ -336,6 +368,12 @@ func TestParser_InternsNothingWrong(t *testing.T) {
 		got, err := p.Parse(line)
 		if got != want || (err == nil) != (wantErr == nil) || err == nil && want == LineRecord && p.Record != fresh.Record {
 			t.Fatalf("line %d %q\n got %v, %v, %+v\nwant %v, %v, %+v", i, line, got, err, p.Record, want, wantErr, fresh.Record)
+		}
+
+		if n, r := p.Numbers, &p.Record; err == nil && want == LineRecord && p.Numbered &&
+			(p.Words.Text(n.Name) != r.Name || p.Words.Text(n.Op) != r.Op || p.Words.Text(n.OpRaw) != r.OpRaw ||
+				p.Words.Text(n.Group) != r.Group || p.Words.Text(n.Dtype) != r.Dtype || p.Words.Text(n.Path) != r.Path) {
+			t.Fatalf("line %d %q is numbered %+v, want %+v", i, line, n, p.Words.Number(r))
 		}
 	}
 }

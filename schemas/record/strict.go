@@ -77,6 +77,7 @@ func decode(d *json.Decoder, t LineType, v any) error {
 // strictRecord reads a valid JSON object as a record.
 func (p *Parser) strictRecord(line []byte) error {
 	p.reset()
+	p.Numbered = false
 	r := &p.Record
 	var kind string
 	side := "host"

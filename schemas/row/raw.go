@@ -2,45 +2,43 @@ package row
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // Raw is a Record whose words are places in a list: half the size, and without pointers,
 // so the garbage collector skips it. It has the columns of Record, the widest first, so
 // that no padding lies between them.
 type Raw struct {
-	Segment     uint64 `col:"segment"`
-	Offset      uint64 `col:"offset"`
-	StartNs     int64  `col:"start_ns"`
-	DurNs       int64  `col:"dur_ns"`
-	HostStartNs int64  `col:"host_start_ns"`
-	HostDurNs   int64  `col:"host_dur_ns"`
-	ExposedNs   int64  `col:"exposed_ns"`
-	Seq         uint64 `col:"seq"`
-	Thread      uint64 `col:"thread"`
-	Count       int64  `col:"count"`
-	Bytes       int64  `col:"bytes"`
-	Tokens      int64  `col:"tokens"`
-	Incarnation uint64 `col:"incarnation"`
-	Step        int64  `col:"step"`
-	Job         Word   `col:"job"`
-	Rank        uint32 `col:"rank"`
-	Node        Word   `col:"node"`
-	Kind        Word   `col:"kind"`
-	Side        Word   `col:"side"`
-	Ring        uint32 `col:"ring"`
-	Op          Word   `col:"op"`
-	OpRaw       Word   `col:"op_raw"`
-	Group       Word   `col:"group"`
-	Peer        int32  `col:"peer"`
-	Dtype       Word   `col:"dtype"`
-	Path        Word   `col:"path"`
-	Repeat      uint16 `col:"repeat"`
-	Open        uint16 `col:"open"`
+	Segment     uint64      `col:"segment"`
+	Offset      uint64      `col:"offset"`
+	StartNs     int64       `col:"start_ns"`
+	DurNs       int64       `col:"dur_ns"`
+	HostStartNs int64       `col:"host_start_ns"`
+	HostDurNs   int64       `col:"host_dur_ns"`
+	ExposedNs   int64       `col:"exposed_ns"`
+	Seq         uint64      `col:"seq"`
+	Thread      uint64      `col:"thread"`
+	Count       int64       `col:"count"`
+	Bytes       int64       `col:"bytes"`
+	Tokens      int64       `col:"tokens"`
+	Incarnation uint64      `col:"incarnation"`
+	Step        int64       `col:"step"`
+	Job         record.Word `col:"job"`
+	Rank        uint32      `col:"rank"`
+	Node        record.Word `col:"node"`
+	Kind        record.Word `col:"kind"`
+	Side        record.Word `col:"side"`
+	Ring        uint32      `col:"ring"`
+	Op          record.Word `col:"op"`
+	OpRaw       record.Word `col:"op_raw"`
+	Group       record.Word `col:"group"`
+	Peer        int32       `col:"peer"`
+	Dtype       record.Word `col:"dtype"`
+	Path        record.Word `col:"path"`
+	Repeat      uint16      `col:"repeat"`
+	Open        uint16      `col:"open"`
 }
-
-// Word is the place of a string in the list that comes with the rows.
-type Word uint32
 
 // Raws are rows and the list of their words.
 type Raws struct {
@@ -86,18 +84,18 @@ func (r *Raws) Append(o *Raws) {
 		return
 	}
 
-	var w Words
-	w.Renumber(r)
-	w.Renumber(o)
+	var w record.Words
+	r.Renumber(&w)
+	o.Renumber(&w)
 	*r = Raws{Rows: append(r.Rows, o.Rows...), Words: w.List(), Bytes: w.Bytes()}
 }
 
 // Pack returns records as raw rows.
 func Pack(records ...Record) Raws {
-	var w Words
+	var w record.Words
 	r := Raws{Rows: make([]Raw, len(records))}
 	for i := range records {
-		r.Rows[i] = w.Pack(&records[i])
+		r.Rows[i] = PackInto(&w, &records[i])
 	}
 
 	r.Words, r.Bytes = w.List(), w.Bytes()
@@ -105,69 +103,8 @@ func Pack(records ...Record) Raws {
 	return r
 }
 
-// Words numbers strings, of which it keeps copies. The zero value is ready; it is not safe for concurrent use.
-//
-// Invariant: a word's number stays, and List()[0] is "". A list that was handed out
-// may be read while more words are added.
-type Words struct {
-	list  []string
-	index map[string]Word
-	bytes int
-	// Of these, the ones that were needed when the list was begun: see Needed.
-	neededWords, neededBytes int
-}
-
-const (
-	// Words beyond those needed and these are better numbered anew: lines are hostile
-	// input.
-	mostWords     = 1 << 14
-	mostWordBytes = 1 << 20
-)
-
-// List returns the words so far by their numbers.
-func (t *Words) List() []string {
-	t.begin()
-	return t.list[:len(t.list):len(t.list)]
-}
-
-// Bytes returns the bytes of all words.
-func (t *Words) Bytes() int { return t.bytes }
-
-// Full reports whether the words are so many that it is better to begin anew.
-func (t *Words) Full() bool {
-	return len(t.list)-t.neededWords > mostWords || t.bytes-t.neededBytes > mostWordBytes
-}
-
-// Needed says that the words so far are needed: to begin anew would number them again.
-func (t *Words) Needed() { t.neededWords, t.neededBytes = len(t.list), t.bytes }
-
-// begin puts the empty word first, once.
-func (t *Words) begin() {
-	if t.list == nil {
-		t.list, t.index = make([]string, 1, 64), map[string]Word{"": 0}
-	}
-}
-
-// Add returns the number of s.
-func (t *Words) Add(s string) Word {
-	if len(s) == 0 {
-		return 0
-	}
-
-	t.begin()
-	w, ok := t.index[s]
-	if !ok {
-		s, w = strings.Clone(s), Word(len(t.list))
-		t.list = append(t.list, s)
-		t.index[s] = w
-		t.bytes += len(s)
-	}
-
-	return w
-}
-
-// Pack returns r with its words in t.
-func (t *Words) Pack(r *Record) Raw {
+// PackInto returns r as a raw row whose words are in t.
+func PackInto(t *record.Words, r *Record) Raw {
 	return Raw{
 		Job: t.Add(r.Job), Rank: r.Rank, Incarnation: r.Incarnation, Node: t.Add(r.Node), Kind: t.Add(r.Kind),
 		Step: r.Step, Repeat: r.Repeat, StartNs: r.StartNs, DurNs: r.DurNs, Side: t.Add(r.Side),
@@ -178,10 +115,10 @@ func (t *Words) Pack(r *Record) Raw {
 	}
 }
 
-// Renumber makes the words of rows those of t.
-func (t *Words) Renumber(r *Raws) {
-	to := make([]Word, len(r.Words)) // 0 is not yet known, or the empty word
-	word := func(w *Word) {
+// Renumber makes the words of the rows those of t.
+func (r *Raws) Renumber(t *record.Words) {
+	to := make([]record.Word, len(r.Words)) // 0 is not yet known, or the empty word
+	word := func(w *record.Word) {
 		if *w == 0 {
 			return
 		}
@@ -194,7 +131,7 @@ func (t *Words) Renumber(r *Raws) {
 	}
 	for i := range r.Rows {
 		p := &r.Rows[i]
-		for _, w := range [...]*Word{&p.Job, &p.Node, &p.Kind, &p.Side, &p.Op, &p.OpRaw, &p.Group, &p.Dtype, &p.Path} {
+		for _, w := range [...]*record.Word{&p.Job, &p.Node, &p.Kind, &p.Side, &p.Op, &p.OpRaw, &p.Group, &p.Dtype, &p.Path} {
 			word(w)
 		}
 	}

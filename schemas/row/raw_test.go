@@ -1,19 +1,19 @@
 package row
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/laggard-dev/laggard/schemas/record"
 )
 
 // TestRawColumns: the packed form has the columns of Record, in no more memory than they
 // need, and gives every field back.
 func TestRawColumns(t *testing.T) {
-	record, raw := reflect.TypeFor[Record](), reflect.TypeFor[Raw]()
-	if record.NumField() != raw.NumField() {
-		t.Fatalf("%d fields, want %d", raw.NumField(), record.NumField())
+	whole, raw := reflect.TypeFor[Record](), reflect.TypeFor[Raw]()
+	if whole.NumField() != raw.NumField() {
+		t.Fatalf("%d fields, want %d", raw.NumField(), whole.NumField())
 	}
 
 	fields := uintptr(0)
@@ -27,12 +27,12 @@ func TestRawColumns(t *testing.T) {
 
 	var full Record
 	v := reflect.ValueOf(&full).Elem()
-	for i := range record.NumField() {
-		a := record.Field(i)
+	for i := range whole.NumField() {
+		a := whole.Field(i)
 		b, _ := raw.FieldByName(a.Name)
 		want := a.Type
 		if want.Kind() == reflect.String {
-			want = reflect.TypeFor[Word]()
+			want = reflect.TypeFor[record.Word]()
 		}
 
 		if column := a.Tag.Get("col"); column != b.Tag.Get("col") || b.Type != want {
@@ -60,39 +60,10 @@ func TestRawColumns(t *testing.T) {
 		t.Errorf("appended: %+v, want %+v", got, full)
 	}
 
-	var other Words
+	var other record.Words
 	other.Add("something else")
-	if other.Renumber(&packed); packed.Record(0) != full || len(packed.Words) != len(other.List()) {
+	if packed.Renumber(&other); packed.Record(0) != full || len(packed.Words) != len(other.List()) {
 		t.Errorf("renumbered: %+v, want %+v", packed.Record(0), full)
-	}
-}
-
-// TestWords: equal strings have one number wherever they lie, and a list that was
-// handed out stays as it was.
-func TestWords(t *testing.T) {
-	var w Words
-	if w.Add("") != 0 || len(w.List()) != 1 {
-		t.Fatal("the empty string is not word 0")
-	}
-
-	early := w.List()
-	want := map[string]Word{}
-	for i := range 3000 {
-		s := fmt.Sprintf("word %d", i%1000) // new memory each time
-		n := w.Add(s)
-		if k, ok := want[s]; ok && k != n || w.List()[n] != s {
-			t.Fatalf("%s is %d, %s", s, n, w.List()[n])
-		}
-
-		want[s] = n
-	}
-
-	if len(w.List()) != 1001 || len(early) != 1 || w.Full() {
-		t.Fatalf("%d words, the early list has %d", len(w.List()), len(early))
-	}
-
-	if w.Add(strings.Repeat("x", mostWordBytes)); !w.Full() {
-		t.Fatal("not full after 4 MiB")
 	}
 }
 
@@ -107,10 +78,10 @@ func TestRenumber(t *testing.T) {
 
 		return Pack(all...), all
 	}
-	var w Words
+	var w record.Words
 	for _, words := range [][]string{{"a", "b"}, {"a", "b"}, {"b", "a"}, {"a", "c"}, {"a", "b", "c"}} {
 		r, want := rows(words...)
-		w.Renumber(&r)
+		r.Renumber(&w)
 		if got := r.AppendTo(nil); !slices.Equal(got, want) {
 			t.Errorf("%q: rows %+v, want %+v", words, got, want)
 		}

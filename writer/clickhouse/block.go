@@ -12,7 +12,6 @@ import (
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
 	"github.com/laggard-dev/laggard/schemas/record"
-	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -48,16 +47,16 @@ const lowCardinality = "LowCardinality(String)"
 
 // wants gives the types that a Go type may have on a server. They alone decide the encoding.
 var wants = map[reflect.Type][]string{
-	reflect.TypeFor[uint16]():     {"UInt16"},
-	reflect.TypeFor[uint32]():     {"UInt32"},
-	reflect.TypeFor[int32]():      {"Int32"},
-	reflect.TypeFor[uint64]():     {"UInt64"},
-	reflect.TypeFor[record.ID]():  {"UInt64"},
-	reflect.TypeFor[int64]():      {"Int64"},
-	reflect.TypeFor[string]():     {"String", lowCardinality},
-	reflect.TypeFor[row.Word]():   {"String", lowCardinality},
-	reflect.TypeFor[[]string]():   {"Array(String)"},
-	reflect.TypeFor[[][]uint32](): {"Array(Array(UInt32))"},
+	reflect.TypeFor[uint16]():      {"UInt16"},
+	reflect.TypeFor[uint32]():      {"UInt32"},
+	reflect.TypeFor[int32]():       {"Int32"},
+	reflect.TypeFor[uint64]():      {"UInt64"},
+	reflect.TypeFor[record.ID]():   {"UInt64"},
+	reflect.TypeFor[int64]():       {"Int64"},
+	reflect.TypeFor[string]():      {"String", lowCardinality},
+	reflect.TypeFor[record.Word](): {"String", lowCardinality},
+	reflect.TypeFor[[]string]():    {"Array(String)"},
+	reflect.TypeFor[[][]uint32]():  {"Array(Array(UInt32))"},
 }
 
 // shape makes b have the columns of a table's layout in the types of the server's
@@ -142,10 +141,10 @@ func values[T any](to *[]T) adder {
 
 // each adds values, or the texts of numbered words, one by one.
 func each[T any](source reflect.Type, add func(T)) adder {
-	if text, ok := any(add).(func(string)); ok && source == reflect.TypeFor[row.Word]() {
+	if text, ok := any(add).(func(string)); ok && source == reflect.TypeFor[record.Word]() {
 		return func(p unsafe.Pointer, stride uintptr, n int, words []string) {
 			for i := range n {
-				text(words[*(*row.Word)(unsafe.Add(p, uintptr(i)*stride))])
+				text(words[*(*record.Word)(unsafe.Add(p, uintptr(i)*stride))])
 			}
 		}
 	}

@@ -135,7 +135,7 @@ func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []stri
 	}
 
 	var names []string
-	var words row.Words
+	var words record.Words
 	for _, path := range small {
 		if err := readInto(b, &words, path); err != nil {
 			return nil, nil, err
@@ -159,7 +159,7 @@ func unfolded(file *parquet.File) (bytes int64) {
 
 // readInto appends a file's rows to those of b, which has its table; words are those of raw rows. Ranks
 // never come here: a process has one file, which a higher version replaces.
-func readInto(b *ship.Batch, words *row.Words, path string) error {
+func readInto(b *ship.Batch, words *record.Words, path string) error {
 	switch b.Table {
 	case row.StepsTable:
 		return appendRows(&b.Steps, path)
@@ -168,7 +168,7 @@ func readInto(b *ship.Batch, words *row.Words, path string) error {
 	case row.RecordsTable:
 		return layout.Read(path, func(rows []row.Record) error {
 			for i := range rows {
-				b.Raws.Rows = append(b.Raws.Rows, words.Pack(&rows[i]))
+				b.Raws.Rows = append(b.Raws.Rows, row.PackInto(words, &rows[i]))
 			}
 
 			return nil

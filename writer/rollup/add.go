@@ -15,7 +15,7 @@ import (
 const backward = "backward"
 
 // addRecord takes a record that is in range (clamp).
-func (s *Stream) addRecord(r *record.Record, offset int64) {
+func (s *Stream) addRecord(r *record.Record, words record.Numbers, offset int64) {
 	inc := s.ofLine()
 	if inc == nil {
 		return
@@ -36,7 +36,7 @@ func (s *Stream) addRecord(r *record.Record, offset int64) {
 		inc.Now = max(inc.Now, end)
 	}
 
-	if s.hold(inc, r, r.HostBegin(), s.place(offset)) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.Floor {
+	if s.hold(inc, r, words, r.HostBegin(), s.place(offset)) && r.Kind == record.Step && r.Step >= 0 && r.HostBegin() >= inc.Floor {
 		inc.insert(step{Begin: r.HostBegin(), End: max(end, r.HostBegin()+1), Number: r.Step, complete: true, open: r.Open})
 	}
 
@@ -78,8 +78,8 @@ func (s *Stream) repeated(inc *incarnation, r *record.Record, end int64) bool {
 // addRange takes a TaskD range whose lines are complete or given up.
 func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 	rec := &r.Record
-	s.clamp(rec)
-	if !s.hold(inc, rec, r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.Floor {
+	clamp(rec)
+	if !s.hold(inc, rec, s.number(rec), r.Begin, r.Place) || rec.Kind != record.Step || r.Begin < inc.Floor {
 		return
 	}
 
@@ -99,11 +99,11 @@ func (s *Stream) addRange(inc *incarnation, r *marker.Range) {
 }
 
 // hold keeps a complete range until its step closes; false means that its step is closed already.
-func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker.Place) bool {
+func (s *Stream) hold(inc *incarnation, r *record.Record, words record.Numbers, begin int64, at marker.Place) bool {
 	s.counts.count(emitted, r.Kind, r.Name)
 	if begin < inc.Floor {
 		if !s.replay {
-			s.addLate(inc, r, begin, at)
+			s.addLate(inc, r, words, begin, at)
 		}
 
 		return false
@@ -120,13 +120,13 @@ func (s *Stream) hold(inc *incarnation, r *record.Record, begin int64, at marker
 
 	switch r.Kind {
 	case record.Communication:
-		p.call = s.named(inc, r)
+		p.call = s.called(inc, words)
 	case record.Other:
 		p.backward = strings.EqualFold(r.Name, backward)
 	}
 
 	if s.o.Records.takes(r.Kind, true) || r.Kind == record.Other {
-		p.record, p.weight = s.keep(r, at), int32(r.Weight())
+		p.record, p.weight = s.keep(r, words, at), int32(r.Weight())
 	}
 
 	inc.weight += int(p.weight)
@@ -149,7 +149,7 @@ func (inc *incarnation) insert(st step) {
 
 // addLate takes a range whose step is closed: its raw row still names the step,
 // its sums come too late.
-func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at marker.Place) {
+func (s *Stream) addLate(inc *incarnation, r *record.Record, words record.Numbers, begin int64, at marker.Place) {
 	s.counts.Late++
 	inc.Late = true
 	number, repeat := inc.closedAt(begin)
@@ -163,14 +163,14 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, begin int64, at mar
 			s.openWindow(inc, max(number, 0), r.Start)
 		}
 
-		s.addCall(inc, s.named(inc, r), r.Dur, r.Bytes)
+		s.addCall(inc, s.called(inc, words), r.Dur, r.Bytes)
 		if inc.Over {
 			s.flushWindow(inc)
 		}
 	}
 
 	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
-		raw := s.pack(r, at)
+		raw := s.pack(r, words, at)
 		s.giveRaw(inc, &raw, r.Kind, number, repeat)
 		return
 	}
@@ -213,5 +213,5 @@ func (s *Stream) wordOf(k record.Kind, r *row.Raw) string {
 		return ""
 	}
 
-	return s.words.List()[r.Kind]
+	return s.words.Text(r.Kind)
 }

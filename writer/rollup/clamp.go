@@ -54,18 +54,24 @@ const (
 	longest  = 1 << 60 // ns
 )
 
-// clamp brings the numbers of a hostile line into range, so that sums don't overflow,
-// and cuts its words; a record whose words are cut is counted.
-func (s *Stream) clamp(r *record.Record) {
+// clamp brings the numbers of a hostile line into range, so that sums don't overflow.
+func clamp(r *record.Record) {
 	r.Start = min(max(r.Start, -farthest), farthest)
 	r.HostStart = min(max(r.HostStart, -farthest), farthest)
 	r.Dur = min(max(r.Dur, 0), longest)
 	r.HostDur = min(max(r.HostDur, 0), longest)
 	r.Exposed = min(max(r.Exposed, -1), longest)
+}
+
+// number cuts the words of a record that no parser has numbered, and numbers them; a record
+// whose words are cut is counted.
+func (s *Stream) number(r *record.Record) record.Numbers {
 	path := clip(record.MaxPath, &r.Path)
 	if clip(record.MaxWord, &r.Name, &r.Op, &r.OpRaw, &r.Group, &r.Dtype) || path {
 		s.counts.Clipped++
 	}
+
+	return s.words.Number(r)
 }
 
 // clip cuts words to most bytes, and reports whether any was longer.

@@ -101,13 +101,18 @@ func TestClamp(t *testing.T) {
 		}
 
 		was := r
-		s.clamp(&r)
+		clamp(&r)
+		words := s.number(&r)
 		if !numbersFit(&r) || !lengthsFit(&r) {
 			t.Fatalf("%+v is made %+v", was, r)
 		}
 
 		if r != was && numbersFit(&was) && lengthsFit(&was) {
 			t.Fatalf("%+v was in range and is made %+v", was, r)
+		}
+
+		if words.Name != s.words.Add(r.Name) || words.Path != s.words.Add(r.Path) {
+			t.Fatalf("%+v has the words %+v", r, words)
 		}
 
 		cut := uint64(0)

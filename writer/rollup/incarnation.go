@@ -152,6 +152,7 @@ func (s *Stream) identify(m *record.Meta) {
 	inc.Version++
 	inc.dims = map[string]dim{}
 	addDims(inc.dims, inc.Meta.Groups)
+	s.learnt++
 	s.giveRank(inc)
 }
 
@@ -297,7 +298,7 @@ func (s *Stream) over(inc *incarnation, at int64) {
 
 	s.leftovers(inc)
 	s.flushWindow(inc)
-	inc.Window.forget(inc.pending)
+	inc.Window.forget(&s.words, inc.pending)
 	if inc.Ended {
 		inc.Floor = never
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // keep stores the raw row of r until its step is known.
-func (s *Stream) keep(r *record.Record, at marker.Place) int32 {
+func (s *Stream) keep(r *record.Record, words record.Numbers, at marker.Place) int32 {
 	i := len(s.kept)
 	if n := len(s.spare); n > 0 {
 		i = int(s.spare[n-1])
@@ -18,20 +18,23 @@ func (s *Stream) keep(r *record.Record, at marker.Place) int32 {
 		s.kept = append(s.kept, row.Raw{})
 	}
 
-	s.kept[i] = s.pack(r, at)
+	s.kept[i] = s.pack(r, words, at)
 	return int32(i)
 }
 
 // pack returns the raw row of r, but for its step and what identity lines say.
-func (s *Stream) pack(r *record.Record, at marker.Place) row.Raw {
-	w := &s.words
+func (s *Stream) pack(r *record.Record, words record.Numbers, at marker.Place) row.Raw {
 	out := row.Raw{
-		Rank: uint32(s.o.Rank), Kind: w.Add(r.Word()), Side: w.Add(r.Side.String()), StartNs: r.Start, DurNs: r.Dur,
+		Rank: uint32(s.o.Rank), Kind: words.Name, Side: s.words.Side(r.Side), StartNs: r.Start, DurNs: r.Dur,
 		HostStartNs: r.HostStart, HostDurNs: r.HostDur, ExposedNs: r.Exposed, Ring: r.Ring, Seq: r.Seq, Thread: r.Thread,
-		Op: w.Add(r.Op), OpRaw: w.Add(r.OpRaw), Group: w.Add(r.Group), Dtype: w.Add(r.Dtype), Path: w.Add(r.Path),
+		Op: words.Op, OpRaw: words.OpRaw, Group: words.Group, Dtype: words.Dtype, Path: words.Path,
 		Peer: r.Peer, Count: r.Count, Bytes: r.Bytes, Tokens: r.Tokens,
 		Segment: uint64(at.ID), Offset: uint64(at.Offset),
 	}
+	if r.Kind != record.Other {
+		out.Kind = s.words.Kind(r.Kind)
+	}
+
 	if r.Open {
 		out.Open = 1
 	}
@@ -77,7 +80,11 @@ func (s *Stream) renumber() {
 	}
 
 	kept := row.Raws{Rows: s.kept, Words: s.words.List()}
-	s.words = row.Words{}
-	s.words.Renumber(&kept)
+	s.words = record.Words{}
+	kept.Renumber(&s.words)
+	for _, inc := range s.incarnations {
+		inc.Window.renumber(&s.words)
+	}
+
 	s.words.Needed()
 }

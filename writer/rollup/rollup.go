@@ -113,11 +113,12 @@ type Stream struct {
 	began        uint64         // incarnations so far
 	groups       []record.Group // as Options.Groups told last
 	dims         map[string]dim // of all that it told
+	learnt       int            // how often dimensions of groups were learnt, of any incarnation
 
-	kept  []row.Raw // raw ranges that wait for their step
-	spare []int32   // free places in kept
-	words row.Words // of kept and raws
-	given int       // bytes of words that were given out with rows
+	kept  []row.Raw    // raw ranges that wait for their step
+	spare []int32      // free places in kept
+	words record.Words // of lines, kept and raws
+	given int          // bytes of words that were given out with rows
 	sums  sums
 
 	rows row.Rows
@@ -147,8 +148,8 @@ type source struct {
 
 // New returns a stream.
 func New(o Options) *Stream {
-	s := &Stream{o: o, segments: map[int64]*source{}, dims: map[string]dim{}}
-	s.counts = &s.account
+	s := &Stream{o: o, segments: map[int64]*source{}, dims: map[string]dim{}, learnt: 1}
+	s.counts, s.parser.Words = &s.account, &s.words
 	s.earliest, s.latest = timesOf("")
 	s.Learn()
 	return s
@@ -231,8 +232,13 @@ func (s *Stream) read(offset int64, line []byte) bool {
 			return true
 		}
 
-		s.clamp(r)
-		s.addRecord(r, offset)
+		clamp(r)
+		words := s.parser.Numbers
+		if !s.parser.Numbered {
+			words = s.number(r)
+		}
+
+		s.addRecord(r, words, offset)
 	case record.LineMeta:
 		s.identify(&s.parser.Meta)
 	case record.LineLoss:

@@ -145,7 +145,7 @@ func (s *Stream) Resume(p segment.Position) error {
 	}
 
 	for _, inc := range s.incarnations {
-		inc.restore()
+		inc.restore(&s.words)
 		inc.row = s.rankRow(inc)
 	}
 
@@ -156,7 +156,7 @@ func (s *Stream) Resume(p segment.Position) error {
 }
 
 // restore fills what follows from a state's fields. What is pending is read again.
-func (inc *incarnation) restore() {
+func (inc *incarnation) restore(words *record.Words) {
 	if inc.Rings == nil {
 		inc.Rings = map[uint32]*ring{}
 	}
@@ -165,7 +165,7 @@ func (inc *incarnation) restore() {
 	addDims(inc.dims, inc.Meta.Groups)
 	w := &inc.Window
 	for _, c := range w.Calls {
-		w.all[w.find(c.Group, c.Op)] = c
+		w.all[w.named(words, c.Group, c.Op)] = c
 	}
 }
 

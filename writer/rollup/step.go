@@ -139,7 +139,7 @@ func (s *Stream) sum(inc *incarnation, p *pendingRange, out *row.Step) {
 
 		t.compute = append(t.compute, iv)
 	case record.Communication:
-		iv.dim = s.dim(inc, inc.Window.all[p.call].Group)
+		iv.dim = s.dim(inc, inc.Window.all[p.call])
 		t.comm = append(t.comm, iv)
 		if p.exposed < 0 {
 			t.unexposed = true
@@ -237,7 +237,11 @@ func (t *sums) fillComm(out *row.Step, self *pendingRange) {
 	if !t.unexposed {
 		out.ExposedNs = t.exposed
 	} else {
-		out.ExposedNs = t.uncovered(self, record.Host) + t.uncovered(self, record.Device)
+		out.ExposedNs = t.uncovered(self, record.Host)
+		if t.device {
+			out.ExposedNs += t.uncovered(self, record.Device)
+		}
+
 		if len(t.backward) == 0 {
 			out.Flags |= row.FlagEstimated
 		}

@@ -152,6 +152,7 @@ func (s *Stream) Learn() {
 
 	s.groups = groups
 	addDims(s.dims, groups)
+	s.learnt++
 	live := s.live()
 	for i, inc := range live {
 		// An older process beside the one that wrote the file has groups of its own.

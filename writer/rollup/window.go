@@ -51,10 +51,15 @@ type window struct {
 	Start  int64   `json:"start"`           // of the first step seen in it
 	Calls  []*call `json:"calls,omitempty"` // that were seen in it, in the order they came
 
-	all   []*call             // of every name, by pendingRange.call
-	bytes int                 // of the names
-	index map[[2]string]int32 // of all, by group and op
+	all   []*call        // of every name, by pendingRange.call
+	bytes int            // of the names
+	index map[pair]int32 // of all
 }
+
+// pair is a group and an op, by their numbers.
+type pair uint64
+
+func pairOf(group, op record.Word) pair { return pair(group)<<32 | pair(op) }
 
 // call sums the calls of one group and op.
 type call struct {
@@ -62,31 +67,48 @@ type call struct {
 	Count, Steps         uint32
 	Serial               uint64 // of the step counted last, plus one
 	Total, Min, Max, Sum int64  // Sum is of bytes, the others are of ns
+
+	dim   dim // of the group, as of learnt
+	asked int // see Stream.learnt
 }
 
 // find returns the index of a group and op, a new one where it is the first call of them. When the
 // window is full, further names share the empty one.
-func (w *window) find(group, op string) int32 {
-	if i, ok := w.index[[2]string{group, op}]; ok {
+func (w *window) find(words *record.Words, group, op record.Word) int32 {
+	if i, ok := w.index[pairOf(group, op)]; ok {
 		return i
 	}
 
 	if w.index == nil {
-		w.index = map[[2]string]int32{}
+		w.index = map[pair]int32{}
 	}
 
 	if w.full() {
-		group, op = "", ""
-		if i, ok := w.index[[2]string{}]; ok {
+		group, op = 0, 0
+		if i, ok := w.index[0]; ok {
 			return i
 		}
 	}
 
 	i := int32(len(w.all))
-	w.all = append(w.all, &call{Group: group, Op: op})
-	w.bytes += len(group) + len(op)
-	w.index[[2]string{group, op}] = i
+	c := &call{Group: words.Text(group), Op: words.Text(op)}
+	w.all = append(w.all, c)
+	w.bytes += len(c.Group) + len(c.Op)
+	w.index[pairOf(group, op)] = i
 	return i
+}
+
+// named is find for strings.
+func (w *window) named(words *record.Words, group, op string) int32 {
+	return w.find(words, words.Add(group), words.Add(op))
+}
+
+// renumber makes the index one of other words' numbers.
+func (w *window) renumber(words *record.Words) {
+	clear(w.index)
+	for i, c := range w.all {
+		w.index[pairOf(words.Add(c.Group), words.Add(c.Op))] = int32(i)
+	}
 }
 
 // full reports whether no new name has room.
@@ -113,11 +135,11 @@ func (s *Stream) openWindow(inc *incarnation, step, start int64) {
 	w.Open, w.Number, w.Start, w.Repeat = true, n, start, inc.Windows.count(n)
 }
 
-// named returns the place of a Communication's group and op.
-func (s *Stream) named(inc *incarnation, r *record.Record) int32 {
+// called returns the place of a Communication's group and op.
+func (s *Stream) called(inc *incarnation, n record.Numbers) int32 {
 	w := &inc.Window
-	i := w.find(r.Group, r.Op)
-	if c := w.all[i]; w.full() && (c.Group != r.Group || c.Op != r.Op) {
+	i := w.find(&s.words, n.Group, n.Op)
+	if c := w.all[i]; w.full() && (c.Group != s.words.Text(n.Group) || c.Op != s.words.Text(n.Op)) {
 		s.counts.Clipped++
 	}
 
@@ -162,35 +184,40 @@ func (s *Stream) flushWindow(inc *incarnation) {
 		s.rows.Communications = append(s.rows.Communications, row.Communication{
 			Job: s.job(inc), Rank: uint32(s.o.Rank), Incarnation: uint64(inc.ID), Node: s.node(inc),
 			StepFrom: from, StepTo: from + row.Window - 1, Repeat: w.Repeat, StartNs: w.Start,
-			Group: c.Group, Dim: dimWords[s.dim(inc, c.Group)], Op: c.Op,
+			Group: c.Group, Dim: dimWords[s.dim(inc, c)], Op: c.Op,
 			Steps: c.Steps, Calls: c.Count, TotalNs: c.Total, MinNs: c.Min, MaxNs: c.Max, Bytes: c.Sum,
 		})
-		*c = call{Group: c.Group, Op: c.Op}
+		*c = call{Group: c.Group, Op: c.Op, dim: c.dim, asked: c.asked}
 	}
 
 	w.Calls = w.Calls[:0]
 	if w.full() {
-		w.forget(inc.pending)
+		w.forget(&s.words, inc.pending)
 	}
 }
 
 // forget drops the names that no waiting range needs: a job that makes a
 // communicator a step must not fill the table for good.
-func (w *window) forget(pending []pendingRange) {
+func (w *window) forget(words *record.Words, pending []pendingRange) {
 	all := w.all
 	w.all, w.index, w.bytes = nil, nil, 0
 	for i := range pending {
 		if p := &pending[i]; p.call >= 0 {
-			p.call = w.find(all[p.call].Group, all[p.call].Op)
+			p.call = w.named(words, all[p.call].Group, all[p.call].Op)
 		}
 	}
 }
 
-// dim returns the dimension of a communicator.
-func (s *Stream) dim(inc *incarnation, group string) dim {
-	if d, ok := inc.dims[group]; ok {
-		return d
+// dim returns the dimension of a communicator, which is looked up once while nothing is learnt.
+func (s *Stream) dim(inc *incarnation, c *call) dim {
+	if c.asked != s.learnt {
+		d, own := inc.dims[c.Group]
+		if !own {
+			d = s.dims[c.Group]
+		}
+
+		c.dim, c.asked = d, s.learnt
 	}
 
-	return s.dims[group]
+	return c.dim
 }

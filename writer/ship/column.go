@@ -68,7 +68,7 @@ func (b *Batch) Value(c reflect.StructField, i int) any {
 	l, first := b.Layout()
 	v := reflect.NewAt(c.Type, unsafe.Add(l.At(first, i), c.Offset)).Elem()
 	switch c.Type {
-	case reflect.TypeFor[row.Word]():
+	case reflect.TypeFor[record.Word]():
 		return b.Raws.Words[v.Uint()]
 	case reflect.TypeFor[record.ID]():
 		return v.Uint()

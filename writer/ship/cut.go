@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -47,7 +48,7 @@ func settle(parts []part) {
 // buffers hold the rows of a round's batches; the next round uses them again.
 type buffers struct {
 	row.Rows
-	words row.Words // of Raws
+	words record.Words // of Raws
 }
 
 // release drops the references that the last round's rows left behind.
@@ -57,7 +58,7 @@ func (u *buffers) release() {
 	clear(u.Communications[:cap(u.Communications)])
 	clear(u.Ledger[:cap(u.Ledger)])
 	if u.words.Full() {
-		u.words = row.Words{}
+		u.words = record.Words{}
 	}
 }
 
@@ -89,7 +90,7 @@ func (u *buffers) shared(parts []part) []string {
 	}
 
 	for _, raws := range with {
-		u.words.Renumber(raws)
+		raws.Renumber(&u.words)
 	}
 
 	return u.words.List()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/schemas/clickhouse"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -36,7 +37,7 @@ func (l *literate) Insert(ctx context.Context, b *Batch) error {
 
 // wordyRows are rows [0, n) of a segment, of one day but for the last late ones.
 func wordyRows(segment uint64, n, late int) *row.Rows {
-	var words row.Words
+	var words record.Words
 	r := &row.Rows{}
 	words.Add(fmt.Sprint("word of segment ", segment))
 	for i := range n {
@@ -45,7 +46,7 @@ func wordyRows(segment uint64, n, late int) *row.Rows {
 			one.StartNs += clickhouse.DayNs
 		}
 
-		r.Raws.Rows = append(r.Raws.Rows, words.Pack(&one))
+		r.Raws.Rows = append(r.Raws.Rows, row.PackInto(&words, &one))
 	}
 
 	r.Raws.Words = words.List()
