@@ -103,13 +103,18 @@ func unpacked(words []string, all []row.Raw) iter.Seq[[]row.Record] {
 
 // sorted returns rows in order. Mostly they come so; the batch keeps its own.
 func sorted[T any](rows []T, compare func(*T, *T) int) []T {
+	ordered := 1
+	for ordered < len(rows) && compare(&rows[ordered-1], &rows[ordered]) <= 0 {
+		ordered++
+	}
+
+	if ordered >= len(rows) {
+		return rows
+	}
+
 	places := make([]*T, len(rows)) // a row is wide: it would be copied for each comparison
 	for i := range rows {
 		places[i] = &rows[i]
-	}
-
-	if slices.IsSortedFunc(places, compare) {
-		return rows
 	}
 
 	slices.SortStableFunc(places, compare)
