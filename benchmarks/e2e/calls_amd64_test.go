@@ -359,6 +359,7 @@ func (c *leftovers) killed(t *testing.T, away bool, at instant) (died bool, d ti
 // The points are the calls themselves, so none can be forgotten. LAGGARD_KILLS sets
 // how many; without it there is one a label, with the store or without.
 func TestKilledAtEverySystemCall(t *testing.T) {
+	t.Parallel()
 	n := chaosSetting(t, "LAGGARD_KILLS", 0)
 	seed := chaosSetting(t, "LAGGARD_SEED", int(time.Now().UnixNano()&0xffffff))
 	random := rand.New(rand.NewPCG(uint64(seed), 2))
@@ -371,8 +372,6 @@ func TestKilledAtEverySystemCall(t *testing.T) {
 			chosen := slices.DeleteFunc(kills(seen, random, n/2), func(at instant) bool { return n == 0 && killed[at.label] > 0 })
 			t.Logf("LAGGARD_SEED=%d, store away=%v: %d kills at %d labels: %v", seed, away, len(chosen), len(seen), seen)
 			for _, at := range chosen {
-				// One after the other: a tracer waits for all children of its thread, and that may be
-				// one from which another test's program was started.
 				t.Run(fmt.Sprintf("away=%v/%v", away, at), func(t *testing.T) {
 					died, d := c.killed(t, away, at)
 					if !died && n == 0 { // this run came by less often

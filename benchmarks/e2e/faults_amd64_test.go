@@ -171,6 +171,7 @@ func (s *stage) runWith(b failure) (failed int) {
 // with and for one without its store; the suite takes three. LAGGARD_FAULT="eio at
 // ledger fsync 3" is that place alone.
 func TestFailingSystemCalls(t *testing.T) {
+	t.Parallel()
 	n := chaosSetting(t, "LAGGARD_FAULTS", 3)
 	seed := chaosSetting(t, "LAGGARD_SEED", int(time.Now().UnixNano()&0xffffff))
 	random := rand.New(rand.NewPCG(uint64(seed), 7))

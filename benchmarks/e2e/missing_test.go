@@ -16,8 +16,10 @@ import (
 // among them: the half that is left is half of the measurements whoever tells the world's
 // size, and nobody calls it healthy.
 func TestMissingRanks(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"laggard", "taskd"} {
 		t.Run(format, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--ranks", "64", "--steps", "240", "--seed", "3", "--format", format, dir); r.code != 0 {
 				t.Fatalf("simulate: %+v", r)
@@ -88,6 +90,7 @@ func missing(t *testing.T, dir string, world int, coverage float64, from string)
 // TestMissingRanksCheapCulprit: a culprit that costs too little to matter makes no half
 // of a job healthy.
 func TestMissingRanksCheapCulprit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if r := laggard(t, "simulate", "--scenario", "compute-1.5", "--ranks", "64", "--steps", "240", "--seed", "3", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)

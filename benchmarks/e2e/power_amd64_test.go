@@ -86,6 +86,7 @@ func traceOf(t *testing.T, c *leftovers, away bool) *recording {
 // nothing stands twice, nothing is stored that was not written. LAGGARD_IMAGES sets
 // how many images; make test takes 30.
 func TestPowerLoss(t *testing.T) {
+	t.Parallel()
 	images := chaosSetting(t, "LAGGARD_IMAGES", 30)
 	seed := chaosSetting(t, "LAGGARD_SEED", int(time.Now().UnixNano()&0xffffff))
 	random := rand.New(rand.NewPCG(uint64(seed), 5))

@@ -305,10 +305,12 @@ func TestTaskdFaultDiag(t *testing.T) {
 		SlowIORanks              []int
 		SlowCommunicationRanks   []int
 	}
-	for scenario, cause := range map[string]string{"compute-1.5": verdict.Compute, "dataloader": verdict.DataLoader, "slow-link": ""} {
+	for scenario, job := range map[string]struct{ seed, cause string }{
+		"compute-1.5": {"11", verdict.Compute}, "dataloader": {"11", verdict.DataLoader}, "slow-link": {"4", ""}, // the slow group has ranks 20 to 39
+	} {
 		t.Run(scenario, func(t *testing.T) {
 			dir := t.TempDir()
-			if r := laggard(t, "simulate", "--scenario", scenario, "--seed", "11", "--ranks", "40", "--steps", "220", "--format", "taskd", dir); r.code != 0 {
+			if r := laggard(t, "simulate", "--scenario", scenario, "--seed", job.seed, "--ranks", "40", "--steps", "220", "--format", "taskd", dir); r.code != 0 {
 				t.Fatalf("simulate: %+v", r)
 			}
 
@@ -330,8 +332,8 @@ func TestTaskdFaultDiag(t *testing.T) {
 				slow[n.Node] = true
 				e := nodes[n.Node]
 				ranks := map[string][]int{verdict.Compute: e.SlowCalculateRanks, verdict.DataLoader: e.SlowIORanks, verdict.Communication: e.SlowCommunicationRanks}[n.Cause]
-				if cause != "" && n.Cause != cause {
-					t.Errorf("%s: cause %s, want %s", n.Node, n.Cause, cause)
+				if job.cause != "" && n.Cause != job.cause {
+					t.Errorf("%s: cause %s, want %s", n.Node, n.Cause, job.cause)
 				}
 
 				if e.IsSlow != 1 || e.NodeRank != n.Node || e.JobID != v.Job || e.DegradationLevel == "0.00%" {

@@ -63,8 +63,9 @@ func (x *tracer) run(t *testing.T, out *os.File, env []string, argv ...string) s
 	// The thread that starts the program is its tracer, and only it may ask.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	// In a group of its own, it is told from the children of other tests.
 	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
-		Env: env, Files: []uintptr{0, out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
+		Env: env, Files: []uintptr{0, out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true},
 	})
 	if err != nil {
 		t.Fatalf("start %s under ptrace: %v", argv[0], err)
@@ -86,7 +87,7 @@ func (x *tracer) run(t *testing.T, out *os.File, env []string, argv ...string) s
 
 	resume(pid, 0)
 	for {
-		tid, err := wait4(-1, &ws)
+		tid, err := wait4(-pid, &ws)
 		if err != nil {
 			t.Fatalf("wait for %s: %v", argv[0], err)
 		}
@@ -131,7 +132,7 @@ func (x *tracer) end(pid int, ended <-chan struct{}) {
 	}
 }
 
-// wait4 waits for a tracee of this thread: the children of other tests are theirs.
+// wait4 waits for a tracee of this thread, by its number or by that of its group, negated.
 func wait4(pid int, ws *syscall.WaitStatus) (int, error) {
 	for {
 		got, err := syscall.Wait4(pid, ws, unix.WALL|unix.WNOTHREAD, nil)
