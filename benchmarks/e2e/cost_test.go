@@ -63,14 +63,18 @@ func TestCost_ReplayOfRangesAgrees(t *testing.T) {
 		ranks    int
 	}
 	jobs := []job{
-		{"compute-1.2", 11, 32}, {"backward-1.2", 5, 32}, {"thermal-ramp", 7, 32}, {"two-culprits", 13, 32}, {"dataloader", 3, 32},
-		{"host-delay", 4, 32}, {"slow-from-start", 6, 32}, {"clock-skew", 5, 32}, {"compute-1.10", 21, 32},
-		{"whole-host", 5014, 0}, {"whole-host", 5108, 16}, // loaders, and a host: a stage without peers
+		{"compute-1.2", 11, 16}, {"backward-1.2", 5, 16}, {"thermal-ramp", 7, 16}, {"two-culprits", 13, 16}, {"dataloader", 3, 16},
+		{"host-delay", 4, 16}, {"slow-from-start", 6, 16}, {"clock-skew", 5, 16}, {"compute-1.10", 21, 16},
 	}
-	if os.Getenv("LAGGARD_COSTS") == "all" { // other factors and seeds of the same
+	if os.Getenv("LAGGARD_COSTS") == "all" { // with more ranks, and other factors and seeds of the same
+		for _, j := range jobs {
+			jobs = append(jobs, job{j.scenario, j.seed, 32})
+		}
+
 		jobs = append(jobs, job{"compute-1.05", 9, 32}, job{"compute-1.5", 3, 32}, job{"compute-2", 5, 32}, job{"host-delay", 7, 32})
 	}
 
+	jobs = append(jobs, job{"whole-host", 5014, 0}, job{"whole-host", 5108, 16}) // loaders, and a host: a stage without peers
 	for _, tt := range jobs {
 		dir, truth := simulatedFiles(t, tt.scenario, tt.seed, tt.ranks)
 		x := whatIf(t, dir)

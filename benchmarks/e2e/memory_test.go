@@ -41,6 +41,15 @@ func (r *running) most() (bytes int64) {
 	}
 }
 
+// numbers lists n numbers from the first on, each with a comma before it.
+func numbers(first, n int) (b []byte) {
+	for i := range n {
+		b = strconv.AppendInt(append(b, ','), int64(first+i), 10)
+	}
+
+	return b
+}
+
 // TestMemoryOnHostileFiles: a process with --memory takes what that says and the overhead
 // that intake states, measured from outside, on lines of 1 MiB, on .zst that inflate to a
 // line of LAGGARD_INFLATED_MIB (256 in the suite, which is more than the process may take),
@@ -73,16 +82,10 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 		{"large groups", 12, 20, func(w io.Writer, rank int) {
 			for i := range 10 { // processes, each of a group of its own
 				id := fmt.Sprintf("%016x", rank<<8|i+1)
-				fmt.Fprintf(w, `{"meta":{"format":"laggard/1","segment":"%s","job":"j1","rank":%d,"incarnation":"%s","world_size":1048576,"local_rank":0,"node":"n","pid":%d,"started_ns":1753000000000000000,"boot_id":"b","groups":[{"dim":"dp","name":"dp%d","index":0,"size":100000,"ranks":[`, id, rank, id, i+1, i)
-				for member := range 100_000 {
-					fmt.Fprintf(w, "%d,", rank<<10|i+member)
-				}
-
-				fmt.Fprintf(w, `1048575]},{"dim":"tp","name":"tp%d","index":0,"size":%d,"ranks":[0`, i, share)
-				for member := range share - 1 {
-					fmt.Fprintf(w, ",%d", member+1)
-				}
-
+				fmt.Fprintf(w, `{"meta":{"format":"laggard/1","segment":"%s","job":"j1","rank":%d,"incarnation":"%s","world_size":1048576,"local_rank":0,"node":"n","pid":%d,"started_ns":1753000000000000000,"boot_id":"b","groups":[{"dim":"dp","name":"dp%d","index":0,"size":100000,"ranks":[1048575`, id, rank, id, i+1, i)
+				w.Write(numbers(rank<<10|i, 100_000))
+				fmt.Fprintf(w, `]},{"dim":"tp","name":"tp%d","index":0,"size":%d,"ranks":[0`, i, share)
+				w.Write(numbers(1, share-1))
 				fmt.Fprintf(w, `]}],"writer":"go/1"}}`+"\n"+`{"kind":"Step","step":%d,%s,"ring":1,"seq":0}`+"\n", i, start)
 			}
 		}, false},
@@ -92,11 +95,8 @@ func TestMemoryOnHostileFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			fmt.Fprintf(f, `{"world":{"group_name":"default_group","group_rank":0,"global_ranks":[0`)
-			for member := range 500_000 {
-				fmt.Fprintf(f, ",%d", member+1)
-			}
-
+			fmt.Fprint(f, `{"world":{"group_name":"default_group","group_rank":0,"global_ranks":[0`)
+			f.Write(numbers(1, 500_000))
 			fmt.Fprint(f, "]}}")
 			if err := f.Close(); err != nil {
 				t.Fatal(err)

@@ -75,12 +75,25 @@ func stop(t *testing.T, a *exec.Cmd) {
 	a.Wait() // it may be so young that it does not catch the signal yet
 }
 
+// chosen is one of these numbers, drawn, or all of them where LAGGARD_KILLS asks for many.
+func chosen(r *rand.Rand, all ...int) []int {
+	if ringtest.Kills(0) > 0 {
+		return all
+	}
+
+	k := r.IntN(len(all))
+	return all[k : k+1]
+}
+
 // TestKilledAgentAtEveryPoint is R2: it kills the agent after each step of draining, the
-// first time it gets there and some times later, while a trainer overflows its
-// rings, is killed in a range, or leaves in order.
+// first time it gets there or some times later, while a trainer overflows its
+// rings, is killed in a range, or leaves in order. With LAGGARD_KILLS it does both.
 func TestKilledAgentAtEveryPoint(t *testing.T) {
+	seed := ringtest.Seed()
+	t.Logf("LAGGARD_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 3))
 	for _, point := range labels(t) {
-		for _, n := range []int{1, 3} {
+		for _, n := range chosen(random, 1, 3) {
 			t.Run(fmt.Sprintf("%s:%d", point, n), func(t *testing.T) {
 				t.Parallel()
 				run, dir := ringtest.Shared(t), t.TempDir()
@@ -122,11 +135,15 @@ func dies(t *testing.T, run string, a *exec.Cmd) {
 
 // TestKilledAgentWhoseSegmentsAge: what the killed agent wrote last is seen before others
 // of the rank write, for then its segments may be aged: no loss is told twice, and none
-// that was not told is taken for told.
+// that was not told is taken for told. It is killed at each point once, with LAGGARD_KILLS
+// the first four times that it gets there.
 func TestKilledAgentWhoseSegmentsAge(t *testing.T) {
+	seed := ringtest.Seed()
+	t.Logf("LAGGARD_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 4))
 	for _, point := range []string{"noted", "line-appended", "flushed", "settled"} {
-		for n := range 4 {
-			t.Run(fmt.Sprintf("%s:%d", point, n+1), func(t *testing.T) {
+		for _, n := range chosen(random, 1, 2, 3, 4) {
+			t.Run(fmt.Sprintf("%s:%d", point, n), func(t *testing.T) {
 				t.Parallel()
 				run, dir, aged := ringtest.Shared(t), t.TempDir(), t.TempDir()
 				const emitted, later, others = 60000, 1000, 3
@@ -136,7 +153,7 @@ func TestKilledAgentWhoseSegmentsAge(t *testing.T) {
 					runs(t, cmd)
 				}
 				burst(emitted)
-				dies(t, run, startAgent(t, run, dir, fmt.Sprintf("%s:%d", point, n+1)))
+				dies(t, run, startAgent(t, run, dir, fmt.Sprintf("%s:%d", point, n)))
 				for range others { // some of them are drained before the first one
 					burst(later)
 				}
