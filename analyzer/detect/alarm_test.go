@@ -33,7 +33,7 @@ func TestScenarios_DrawnSeeds(t *testing.T) {
 // that no range records. Steps count as 10 s. LAGGARD_DETECT_HOURS sets the scale.
 func TestHealthy_FalseAlarms(t *testing.T) {
 	t.Parallel()
-	hours := 500.0
+	hours := float64(seedsOf(200, 500))
 	if raced {
 		hours = 100
 	}

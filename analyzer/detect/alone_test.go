@@ -120,8 +120,8 @@ func TestAlone_WaitsForALink(t *testing.T) {
 	well := job
 	well.Faults = nil
 	for seed := range uint64(4) {
-		_, without := weighed(t, "healthy", seed, 0, plain(well))
-		v, with := weighed(t, "healthy", seed, 0, plain(job))
+		_, without := judged(t, "healthy", seed, 0, plain(well))
+		v, with := judged(t, "healthy", seed, 0, plain(job))
 		if len(v.Nodes) > 0 || len(v.Links) != 1 || v.Links[0].Group != "dp-stage1" {
 			t.Errorf("seed %d: nodes %+v, links %+v; want dp-stage1", seed, v.Nodes, v.Links)
 			continue

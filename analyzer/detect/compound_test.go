@@ -11,7 +11,7 @@ import (
 // exactly asserts that a verdict names the nodes and links that are slow, and nobody else.
 func exactly(t *testing.T, name string, seed uint64, change func(*simulate.Config)) *verdict.Verdict {
 	t.Helper()
-	v, truth := weighed(t, name, seed, 0, change)
+	v, truth := judged(t, name, seed, 0, change)
 	slow, got := slices.Sorted(slices.Values(truth.SlowNodes)), accused(v)
 	if len(v.Links) != len(truth.Links) {
 		t.Errorf("%s, seed %d: links %v, want %v", name, seed, v.Links, truth.Links)

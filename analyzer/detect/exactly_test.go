@@ -161,7 +161,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 	}
 
 	// What was a hundredth, and is no longer, nobody can check.
-	v, truth := weighed(t, "slow-from-start", 20261287, 512, func(*simulate.Config) {})
+	v, truth := judged(t, "slow-from-start", 20261287, 512, func(*simulate.Config) {})
 	if got := accused(v); !slices.Equal(got, truth.SlowNodes) {
 		t.Errorf("%v accused, want %v", got, truth.SlowNodes)
 	}
@@ -170,7 +170,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 // TestAbsent_WhoMayWaitForOneOfThem: a rank's forward passes are long now and then, for it waits in them for a mate
 // that is not recorded, and its own time is no longer: it is not named. Who is late itself is.
 func TestAbsent_WhoMayWaitForOneOfThem(t *testing.T) {
-	v, truth := weighed(t, "absent-10", 20261299, 512, func(*simulate.Config) {})
+	v, truth := judged(t, "absent-10", 20261299, 512, func(*simulate.Config) {})
 	for _, n := range v.Nodes {
 		if n.State == verdict.Degraded && !slices.Contains(truth.SlowNodes, n.Node) {
 			t.Errorf("%s accused: %s", n.Node, n.Detail)

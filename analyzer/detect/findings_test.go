@@ -31,7 +31,7 @@ func TestFindings_LastMostOften(t *testing.T) {
 // forward passes, which are as long on all of them; own time tells that their work differs.
 func TestFindings_WorkBesideExperts(t *testing.T) {
 	for _, seed := range []uint64{33550364, 33550368} {
-		v, _, _ := simulated(t, "sequence-length", seed, 0, true)
+		v, _ := simulated(t, "sequence-length", seed, 0)
 		if !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.WorkloadImbalance }) {
 			t.Errorf("seed %d: findings %+v, want uneven work", seed, v.Findings)
 		}

@@ -260,7 +260,7 @@ func switched(seed uint64, fault effect, light, until int) (*verdict.Verdict, st
 // expert groups wait for it inside their forward passes, which no Communication tells.
 func TestLight_VictimsOfALateLoader(t *testing.T) {
 	for _, seed := range []uint64{4013, 4028} {
-		v, slow, _ := simulated(t, "light", seed, 0, true)
+		v, slow := simulated(t, "light", seed, 0)
 		if got := accused(v); !slices.Equal(got, slow) || len(got) == 0 || v.Nodes[0].Cause != verdict.DataLoader {
 			t.Errorf("seed %d: %+v accused, want %v for its data", seed, v.Nodes, slow)
 		}
@@ -272,7 +272,7 @@ func TestLight_VictimsOfALateLoader(t *testing.T) {
 // one that computes longer waits for it inside its forward pass, which makes it no victim.
 func TestHard_LateLoaderAndOthers(t *testing.T) {
 	for _, seed := range []uint64{4000, 4099} {
-		v, slow, _ := simulated(t, "culprits", seed, 0, true)
+		v, slow := simulated(t, "culprits", seed, 0)
 		got := accused(v)
 		slices.Sort(got)
 		if slices.Sort(slow); !slices.Equal(got, slow) || len(v.Links) > 0 {
@@ -293,7 +293,7 @@ func TestHard_NobodyCanTell(t *testing.T) {
 		{"light", 577215740}, {"congestion", 577215758}, {"whole-host", 770000087}, {"mixed-hardware", 1795871075},
 		{"mixed-hardware", 1795934903}, // two of eight ranks of an old node were quicker in their first steps
 	} {
-		v, _, _ := simulated(t, tt.name, tt.seed, 0, true)
+		v, _ := simulated(t, tt.name, tt.seed, 0)
 		if v.Decided || len(v.Nodes)+len(v.Links) > 0 {
 			t.Errorf("%s, seed %d: decided %v, nodes %v, links %v", tt.name, tt.seed, v.Decided, v.Nodes, v.Links)
 		}
@@ -303,7 +303,7 @@ func TestHard_NobodyCanTell(t *testing.T) {
 // TestHard_ForwardPassesTellTheCause: a rank computes longer in 3 % of the steps; too few of
 // its forward passes stand out to tell by themselves, and its own time does.
 func TestHard_ForwardPassesTellTheCause(t *testing.T) {
-	v, slow, _ := simulated(t, "bursts-2", 77000100, 0, true)
+	v, slow := simulated(t, "bursts-2", 77000100, 0)
 	if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].Cause != verdict.Compute {
 		t.Errorf("%+v, want %v for computing", v.Nodes, slow)
 	}
@@ -312,7 +312,7 @@ func TestHard_ForwardPassesTellTheCause(t *testing.T) {
 // TestHard_WaitsVary: a rank is slow from its first step on. That its group waits for it shows in some
 // windows and drowns in the noise of its waits in others: what was said of it stays.
 func TestHard_WaitsVary(t *testing.T) {
-	v, slow, _ := simulated(t, "slow-from-start", 1732050811, 0, true)
+	v, slow := simulated(t, "slow-from-start", 1732050811, 0)
 	if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].State != verdict.Degraded || v.Nodes[0].DetectedStep > 50 {
 		t.Errorf("%+v, want %v degraded from the start", v.Nodes, slow)
 	}
@@ -322,9 +322,9 @@ func TestHard_WaitsVary(t *testing.T) {
 // enough to be called so; once they are, what was said changes, and the cost is that of the bursts.
 func TestHard_BurstsAreNoLastingSlowness(t *testing.T) {
 	for _, seed := range []uint64{57721580, 57721592} {
-		v, slow, truth := simulated(t, "bursts-regular", seed, 0, true)
-		if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].State != verdict.Intermittent || costError(v.Nodes[0].JobImpact, truth) > 0.5 {
-			t.Errorf("seed %d: %+v, want %v intermittent at %.3f", seed, v.Nodes, slow, truth)
+		v, truth := weighed(t, "bursts-regular", seed, 0, withGroups)
+		if got := accused(v); !slices.Equal(got, truth.SlowNodes) || v.Nodes[0].State != verdict.Intermittent || costError(v.Nodes[0].JobImpact, truth.Impact) > 0.5 {
+			t.Errorf("seed %d: %+v, want %v intermittent at %.3f", seed, v.Nodes, truth.SlowNodes, truth.Impact)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func TestHard_BurstsAreNoLastingSlowness(t *testing.T) {
 // forward passes, which nobody recorded, and both take longer: neither is named, nor is it healthy.
 func TestHard_LockstepUnrecorded(t *testing.T) {
 	for _, seed := range []uint64{11235847, 4242502, 31415900, 1618099} {
-		if v, slow, _ := simulated(t, "light", seed, 0, true); v.Decided || v.Healthy || len(accused(v)) > 0 {
+		if v, slow := simulated(t, "light", seed, 0); v.Decided || v.Healthy || len(accused(v)) > 0 {
 			t.Errorf("seed %d: %+v, decided %v; want it undecided, slow is %v", seed, v.Nodes, v.Decided, slow)
 		}
 	}
@@ -344,9 +344,9 @@ func TestHard_LockstepUnrecorded(t *testing.T) {
 func TestHard_SlowdownByOwnTime(t *testing.T) {
 	for _, seed := range []uint64{504, 517, 526} {
 		var factor float64
-		v, slow, _ := simulatedAs(t, "routing", seed, 0, func(cfg *simulate.Config) { factor = cfg.Faults[0].Factor })
-		if got := accused(v); !slices.Equal(got, slow) || math.Abs(math.Log(v.Nodes[0].Slowdown)/math.Log(factor)-1) > 0.3 {
-			t.Errorf("seed %d: %+v, want %v %.2f times as slow", seed, v.Nodes, slow, factor)
+		v, truth := judged(t, "routing", seed, 0, func(cfg *simulate.Config) { factor = cfg.Faults[0].Factor })
+		if got := accused(v); !slices.Equal(got, truth.SlowNodes) || math.Abs(math.Log(v.Nodes[0].Slowdown)/math.Log(factor)-1) > 0.3 {
+			t.Errorf("seed %d: %+v, want %v %.2f times as slow", seed, v.Nodes, truth.SlowNodes, factor)
 		}
 	}
 }

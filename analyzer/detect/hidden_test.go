@@ -136,17 +136,17 @@ func TestDecided_WaitsForWhoIsNotRecorded(t *testing.T) {
 // nor is a job whose steps grew when its one slow rank was no longer recorded, or in which a node
 // is slow in its own time and may wait for ranks that never were.
 func TestDecided_WhatIsNotOver(t *testing.T) {
-	v, _, _ := simulatedAs(t, "slow-link", 3, 32, func(c *simulate.Config) { c.Steps = 160 })
+	v, _ := judged(t, "slow-link", 3, 32, func(c *simulate.Config) { c.Steps = 160 })
 	if v.Decided || v.Healthy || len(v.Links) > 0 || !saysLowCoverage(v, "more steps will tell") {
 		t.Errorf("link: decided %v, links %v, findings %v", v.Decided, v.Links, v.Findings)
 	}
 
-	v, slow, _ := simulatedAs(t, "restart", 3, 32, func(c *simulate.Config) { c.Steps = 160 })
-	if got := accused(v); !slices.Equal(got, slow) || v.Nodes[0].State != verdict.Degraded {
-		t.Errorf("restart: %+v, want %v degraded", v.Nodes, slow)
+	v, truth := judged(t, "restart", 3, 32, func(c *simulate.Config) { c.Steps = 160 })
+	if got := accused(v); !slices.Equal(got, truth.SlowNodes) || v.Nodes[0].State != verdict.Degraded {
+		t.Errorf("restart: %+v, want %v degraded", v.Nodes, truth.SlowNodes)
 	}
 
-	v, slow, _ = simulated(t, "absent-10", 77100033, 0, true)
+	v, slow := simulated(t, "absent-10", 77100033, 0)
 	if got := accused(v); v.Healthy || !slices.Equal(got, slow) && (len(got) > 0 || !saysLowCoverage(v, "of its pipeline are not recorded")) {
 		t.Errorf("absent mates: decided %v, nodes %+v, findings %v", v.Decided, v.Nodes, v.Findings)
 	}
@@ -174,7 +174,7 @@ func TestDecided_WhatIsNotOver(t *testing.T) {
 // the first node is an event all the same.
 func TestDecided_PassingTimeAlone(t *testing.T) {
 	for seed := range uint64(4) {
-		v, _ := weighed(t, "transients", 31415900+seed, 0, func(c *simulate.Config) {
+		v, _ := judged(t, "transients", 31415900+seed, 0, func(c *simulate.Config) {
 			c.Record.Off, c.Faults[0].Node, c.Faults[0].Locals = []string{"Communication"}, 0, nil
 		})
 		if len(accused(v)) > 0 || !slices.ContainsFunc(v.Events, func(e verdict.Event) bool { return e.Node == "node-0" }) {

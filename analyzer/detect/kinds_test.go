@@ -12,7 +12,7 @@ func TestKinds_TwoHostsOfAStage(t *testing.T) {
 	job := simulate.Config{Shape: simulate.Shape{DP: 16, PP: 4, MicroBatches: 8, RanksPerNode: 8}}
 	for seed := range uint64(3) {
 		job.Faults, job.Devices = nil, []simulate.Device{{Factor: 1.05, Nodes: []int{3}}}
-		if v, _ := weighed(t, "healthy", seed, 0, plain(job)); v.Decided || len(v.Nodes) > 0 {
+		if v, _ := judged(t, "healthy", seed, 0, plain(job)); v.Decided || len(v.Nodes) > 0 {
 			t.Errorf("seed %d: decided %v, %+v", seed, v.Decided, v.Nodes)
 		}
 

@@ -343,6 +343,16 @@ func (s *score) add(seed uint64, t truth, v *verdict.Verdict, within int) {
 
 func (s *score) share(n int) float64 { return float64(n) / float64(max(1, s.cases)) }
 
+// seedsOf is how many seeds a test takes: few, or all where LAGGARD_SEEDS says so.
+func seedsOf(few, all uint64) uint64 {
+	if os.Getenv("LAGGARD_SEEDS") == "all" {
+		return all
+	}
+
+	return few
+}
+
+// evalCases is how many cases a scenario has: LAGGARD_DETECT_CASES, else few.
 func evalCases() int {
 	if n, err := strconv.Atoi(os.Getenv("LAGGARD_DETECT_CASES")); err == nil && n > 0 {
 		return n
@@ -352,7 +362,7 @@ func evalCases() int {
 		return 2
 	}
 
-	return 6
+	return int(seedsOf(3, 6))
 }
 
 // totals are those of all scenarios.
