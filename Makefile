@@ -8,12 +8,15 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # Packages whose own code starts no goroutine and shares nothing: the race detector finds nothing in them, and takes three
 # to nine times as long. TestOneGoroutine holds the list.
 ONE_GOROUTINE := analyzer/frame analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
-	collector/python collector/python/taskd deploy/clickhouse deploy/grafana schemas/keep schemas/marker schemas/record schemas/row schemas/spelling \
+	collector/python collector/python/taskd deploy/clickhouse deploy/docs deploy/grafana deploy/kubernetes schemas/keep schemas/marker schemas/record schemas/row schemas/spelling \
 	schemas/topology writer/chrome writer/parquet writer/rollup writer/rollup/merge
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
 FEW_MEET := analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
 MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
+
+# Tests that say nothing under the race detector: memory with the detector's own, and many rows of what others there have few of.
+NOT_RACED := MemoryCeiling|TurnsChangeNothing|MillionRows
 
 # Whole processes: no package for the race detector, which would see only the test. One package at a time: the others'
 # would slow ranks that are judged.
@@ -28,7 +31,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test packages kubernetes trainers trainers-all cuda cluster profiles profiles-all profiles-bench parts race short lint house bench fleet-bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
+.PHONY: help build run test packages kubernetes trainers trainers-all cuda cluster profiles profiles-all profiles-bench parts race short lint house bench fleet-bench eval grafana soak-kill soak-power soak-chaos soak-lines soak-faults soak-calls soak-jobs soak-verdicts soak-costs soak-cluster soak-memory soak-nfs soak-arm wheels dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,10 +50,10 @@ test: parts ## everything, against the real components, with -race where gorouti
 	$(GO) test -count=1 -p 1 -parallel 8 -timeout 40m $(PROCESSES:%=./%); processes=$$?; wait $$packages && exit $$processes
 
 packages: # the tests that work in one process: they take the time that those of whole processes, of which some judge slow ranks, wait
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
+	LAGGARD_TEST_MODEL=3 $(GO) test -race -skip '$(NOT_RACED)' -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
 	$(GO) test -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
 	$(GO) test -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
-	$(GO) test -timeout 10m -run MemoryCeiling ./writer/intake # memory without the detector's
+	$(GO) test -timeout 10m -run '$(NOT_RACED)' ./writer/intake ./writer/ship/shiptest
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes
@@ -141,7 +144,7 @@ grafana: ## the dashboards' queries over 1,024 ranks × 2,000 steps, each with i
 
 soak-kill: ## 10,000 SIGKILLs of trainers and of the agent, the long form of what make test does
 	LAGGARD_KILLS=10000 $(GO) test -count=1 -v -timeout 6h -run Killed ./collector/native ./collector/recorder
-	LAGGARD_KILLS=1000 $(GO) test -count=1 -v -timeout 6h -run 'KilledAgentAtRandom|KilledAtEverySystemCall' ./collector/drain ./benchmarks/e2e
+	LAGGARD_KILLS=1000 $(GO) test -count=1 -v -timeout 6h -run 'KilledAgent|KilledAtEverySystemCall' ./collector/drain ./benchmarks/e2e
 	LAGGARD_TEST_KILLS=10000 $(GO) test -count=1 -v -timeout 6h -run 'TestPython/kill' ./collector/python
 
 soak-power: ## 1,000 images of what a loss of power leaves of the agent's files
@@ -168,7 +171,11 @@ soak-cluster: ## the same with 50 kills of a replica in the middle of an insert,
 	@.ci/parts cluster
 	$(IN_MEMORY) LAGGARD_CLUSTER_KILLS=50 LAGGARD_CLUSTER_COPIES=60s $(GO) test -tags cluster -count=1 -v -timeout 3h ./benchmarks/cluster
 
-soak-costs: ## the cost of a fault by rows and by raw ranges, on four jobs more
+soak-verdicts: ## verdicts on all seeds: jobs with each fault, healthy ones, costs, and what a watcher keeps
+	LAGGARD_SEEDS=all $(GO) test -count=1 -v -timeout 1h ./analyzer/detect ./analyzer/watch ./benchmarks/eval
+	LAGGARD_SEEDS=all $(GO) test -count=1 -v -timeout 1h -run TestWatch_NamesWithinTenSteps ./benchmarks/e2e
+
+soak-costs: ## the cost of a fault by rows and by raw ranges: 32 ranks, too, and four jobs more
 	LAGGARD_COSTS=all $(GO) test -count=1 -v -timeout 1h -run TestCost_ReplayOfRangesAgrees ./benchmarks/e2e
 
 soak-memory: ## a follower beside a server that is stopped, for ten minutes, and .zst that inflate to 1 GiB: memory stays under its ceiling

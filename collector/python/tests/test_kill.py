@@ -6,7 +6,7 @@ spawned ranks do: an interpreter's start would be nine tenths of a kill. Half of
 instants are counted from the start of the recorder, half from the first records of
 any thread: one among 64 may have to wait long for its turn.
 
-LAGGARD_TEST_KILLS is how often with one thread (120; a sixth of it with 8, a thirtieth
+LAGGARD_TEST_KILLS is how often with one thread (60; a sixth of it with 8, a thirtieth
 with 64, all of it with LAGGARD_TEST_KILLS_EACH=1), LAGGARD_TEST_SEED what the instants
 come from.
 """
@@ -27,7 +27,7 @@ import rings
 import laggard  # once, before the forks: no ring is made yet
 from laggard import extension, layout, recorder
 
-KILLS = int(os.environ.get("LAGGARD_TEST_KILLS", "120"))
+KILLS = int(os.environ.get("LAGGARD_TEST_KILLS", "60"))
 SHARE = {8: 1, 64: 1} if os.environ.get("LAGGARD_TEST_KILLS_EACH") == "1" else {8: 6, 64: 30}
 THREADS = 64  # rows of acknowledged counts
 STARTS = 120  # seconds; a child that has not begun by then hangs
