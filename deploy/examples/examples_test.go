@@ -112,7 +112,7 @@ func TestDemo(t *testing.T) {
 // TestPyTorch runs the example on real ranks under each fault: the slowed node is the
 // only one named, with its cause; not slowed, nobody is. All five kinds are in the
 // store, and the script knows nothing of laggard. LAGGARD_JOBS=all adds the faults that
-// the demo's jobs have too.
+// the demo's jobs have too, and the healthy job, which TestProfiles has as well.
 func TestPyTorch(t *testing.T) {
 	laggard := binary(t)
 	script, err := os.ReadFile(filepath.Join("pytorch", "train.py"))
@@ -131,8 +131,9 @@ func TestPyTorch(t *testing.T) {
 		code int
 		want string
 	}
-	jobs := []job{{"compute", nil, 3, "[node-1 compute]"}, {"healthy", []string{"--healthy"}, 0, "[]"}}
+	jobs := []job{{"compute", nil, 3, "[node-1 compute]"}}
 	if os.Getenv("LAGGARD_JOBS") == "all" {
+		jobs = append(jobs, job{"healthy", []string{"--healthy"}, 0, "[]"})
 		for fault, cause := range map[string]string{"dataloader": "dataloader", "checkpoint": "checkpoint", "link": "communication"} {
 			jobs = append(jobs, job{fault, []string{"--fault", fault}, 3, "[node-1 " + cause + "]"})
 		}
