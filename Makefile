@@ -13,7 +13,7 @@ ONE_GOROUTINE := analyzer/frame analyzer/replay analyzer/report analyzer/simulat
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
 FEW_MEET := analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
-MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity
+MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity_ClickHouse|Parity_ShortForm
 
 # Tests that say nothing under the race detector: memory with the detector's own, and many rows of what others there have few of.
 NOT_RACED := MemoryCeiling|TurnsChangeNothing|MillionRows

@@ -16,6 +16,10 @@ import (
 func TestParity_ClickHouse(t *testing.T) {
 	t.Parallel()
 	n := 5 * shortCases()
+	if slow {
+		n = 2
+	}
+
 	if text := os.Getenv("LAGGARD_EVAL_PARITY"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil {
