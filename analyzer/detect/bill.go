@@ -77,16 +77,16 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 	}
 
 	x := e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
-	if !slices.ContainsFunc(slow, func(w link.Slow) bool { return !w.Sends() }) {
-		return e.ofSends(x, slow)
+	if !e.allMeet() || !slices.ContainsFunc(slow, func(w link.Slow) bool { return !w.Sends() }) {
+		x = e.asStepsGrew(x, slow)
 	}
 
 	return max(x, e.grewWithLinks(slow))
 }
 
-// ofSends is what slow pipelines cost that send for a share of a step longer: much of it hides behind computing, how much
-// a step tells that is longer since. What fills and drains the pipeline never does.
-func (e *Engine) ofSends(share float64, slow []link.Slow) float64 {
+// asStepsGrew is what slow links cost that take a share of a step longer, where much of that may hide behind the computing of
+// pipelines: as much as steps are longer since, and no less than fills and drains a pipeline.
+func (e *Engine) asStepsGrew(share float64, slow []link.Slow) float64 {
 	since := slow[0].Since
 	for _, w := range slow {
 		since = min(since, w.Since)
@@ -118,7 +118,7 @@ func (e *Engine) grewWithLinks(slow []link.Slow) float64 {
 // withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the
 // slow groups were the last to be done.
 func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
-	gain, all := gains(slow)
+	gain, all := e.gains(slow)
 	then := math.Inf(1) // how early the last rank had been
 	for r, x := range e.early(i) {
 		if x == x {
@@ -171,16 +171,43 @@ func (e *Engine) early(i int) []float64 {
 	return out
 }
 
+// allMeet reports whether all ranks meet in a step beside their groups of a dimension, as the norm of all gradients takes.
+func (e *Engine) allMeet() bool {
+	steps, others := e.recent.At(frame.Step, e.recent.Count-1), e.recent.At(frame.Other, e.recent.Count-1)
+	if steps == nil || others == nil {
+		return false
+	}
+
+	for r, x := range steps {
+		if x == x && others[r] != others[r] {
+			return false
+		}
+	}
+
+	return true
+}
+
 // gains is by how many seconds a step each rank is done sooner without slow links, and the most. A rank's slow groups
-// of one dimension are one transfer; those of several follow each other.
-func gains(slow []link.Slow) (gain map[int32]float64, all float64) {
-	byDim := map[string]map[int32]float64{}
+// of one dimension are one transfer; those of several follow each other. What a rank does sooner in its forward passes, its pipeline
+// does; where no collective of all ranks ends a step, so it does what a rank begins sooner.
+func (e *Engine) gains(slow []link.Slow) (gain map[int32]float64, all float64) {
+	byDim, met := map[string]map[int32]float64{}, e.allMeet()
 	for _, w := range slow {
 		if byDim[w.Dim] == nil {
 			byDim[w.Dim] = map[int32]float64{}
 		}
 
-		for _, r := range w.Rows {
+		rows := w.Rows
+		if e.inForward(w) || !met {
+			rows = slices.Clone(rows)
+			for _, r := range w.Rows {
+				if q := e.layout.Replica[r]; q >= 0 {
+					rows = append(rows, e.layout.Replicas[q]...)
+				}
+			}
+		}
+
+		for _, r := range rows {
 			byDim[w.Dim][r] = max(byDim[w.Dim][r], w.Cost)
 		}
 	}

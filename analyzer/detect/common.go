@@ -52,30 +52,38 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 	return left, dropped
 }
 
-// moreWork reports whether all stages of the rank's pipeline, on several nodes, compute for as much longer: they
-// share their micro-batches, and no devices. Their times are asked as they are, for what a replica shares
-// is taken out of what the tests see.
+// moreWork reports whether all ranks of the rank's pipeline, on several nodes, take about as much longer for their forward
+// passes, and have as much more own time: they share their micro-batches, and no devices. Times are asked as they are, for what a replica
+// shares is taken out of what the tests see.
 func (e *Engine) moreWork(c *candidate) bool {
 	q := e.layout.Replica[c.row]
-	if q < 0 || !c.has[compute] || e.layout.Stages < 2 || !e.live(frame.FP) {
+	if q < 0 || !c.has[compute] && !c.has[own] || c.has[loading] || e.layout.Stages < 2 || !e.live(frame.FP) {
 		return false
 	}
 
-	longer := func(r int) float64 {
-		return math.Log(e.recent.Median(frame.FP, r, threshold.Window) / e.roleMedian(frame.FP, r, threshold.Window, nil))
+	longer := func(m frame.Metric, r int) float64 {
+		return math.Log(e.recent.Median(m, r, threshold.Window) / e.roleMedian(m, r, threshold.Window, nil))
 	}
-	rows, above := e.layout.Replicas[q], longer(c.row)
+	rows, above, least := e.layout.Replicas[q], 0.0, math.Inf(1)
 	stages := map[int]bool{}
-	for _, r := range rows {
-		g, x := e.layout.Role[r], longer(int(r))
-		if g < 0 || !(x >= likeWork*above && above >= likeWork*x && x > 0) {
-			return false
+	for _, m := range []frame.Metric{frame.FP, frame.Self} {
+		if !e.live(m) {
+			continue
 		}
 
-		stages[e.layout.Roles[g].Stage] = true
+		above = max(above, longer(m, c.row))
+		for _, r := range rows {
+			g, x := e.layout.Role[r], longer(m, int(r))
+			if g < 0 || x != x {
+				return false
+			}
+
+			stages[e.layout.Roles[g].Stage], least = true, min(least, x)
+		}
 	}
 
-	return len(stages) == e.layout.Stages && e.singleNode(rows) < 0
+	alike := least > 0 && (least >= likeWork*above || least >= above/2 && above-least < e.cfg.MinEffect)
+	return alike && len(stages) == e.layout.Stages && e.singleNode(rows) < 0
 }
 
 // sudden is the nodes that became slow in the same moment as many others: a switch or

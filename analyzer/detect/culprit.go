@@ -271,25 +271,27 @@ func (e *Engine) beganWithLink(c *candidate) bool {
 
 // commonNode is the one node that all slow groups have in common, -1 where there is none.
 func (e *Engine) commonNode(slow []link.Slow) int32 {
-	var common map[int32]bool
-	for _, w := range slow {
-		here := map[int32]bool{}
+	if common := e.commonNodes(slow); len(common) == 1 {
+		return common[0]
+	}
+
+	return -1
+}
+
+// commonNodes are the nodes that all slow groups have in common.
+func (e *Engine) commonNodes(slow []link.Slow) (common []int32) {
+	for i, w := range slow {
+		var here []int32
 		for _, r := range w.Ends {
-			if n := e.layout.Node[r]; n >= 0 && (common == nil || common[n]) {
-				here[n] = true
+			if n := e.layout.Node[r]; n >= 0 && (i == 0 || slices.Contains(common, n)) && !slices.Contains(here, n) {
+				here = append(here, n)
 			}
 		}
 
 		common = here
 	}
 
-	if len(common) == 1 {
-		for n := range common {
-			return n
-		}
-	}
-
-	return -1
+	return common
 }
 
 // onSlowLink reports whether row r is in a group whose link is slow, inside the forward
@@ -304,13 +306,19 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 func (e *Engine) slowLinks() []link.Slow {
 	all := e.links.Slow()
 	late := e.lateBy(all)
-	return slices.DeleteFunc(all, func(w link.Slow) bool {
+	all = slices.DeleteFunc(all, func(w link.Slow) bool {
 		if w.Sends() {
 			return slices.ContainsFunc(w.Rows, late)
 		}
 
 		return e.inForward(w) && (e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.grewWithWork(w)) || e.lastByTurns(w) || e.waitsForRole(w)
 	})
+	if n := len(e.commonNodes(all)); n == 0 || n > 2 { // between two nodes it may be either, or what connects them
+		// No node explains them: a group that is slow at the end of steps makes all its ranks late for the next.
+		all = slices.DeleteFunc(all, func(w link.Slow) bool { return w.Sends() })
+	}
+
+	return all
 }
 
 // lateBy tells the rows for which others of their pipelines may wait in each of their calls, so that the quickest is no longer
