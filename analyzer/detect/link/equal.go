@@ -109,20 +109,20 @@ func (w *Watch) slowBesideStages(g int, cur float32, others int, t float64) (slo
 		return false, 0
 	}
 
-	var equal, any []float32
+	var equal, alike []float32
 	for k := range w.groups {
 		a, b := &w.groups[k], &w.groups[g]
 		if a.Class == b.Class || a.Dim != b.Dim || a.Size != b.Size || w.hosts[k] != w.hosts[g] || w.cur[k] != w.cur[k] {
 			continue
 		}
 
-		any = append(any, w.cur[k])
+		alike = append(alike, w.cur[k])
 		if w.volumes[k].equal(w.volumes[g]) {
 			equal = append(equal, w.cur[k])
 		}
 	}
 
-	if mid := robust.Median(any); rise > 0 && float64(cur-mid) >= rise/2 && w.slowBeside(g, cur, mid, linkNoise, t) {
+	if mid := robust.Median(alike); rise > 0 && float64(cur-mid) >= rise/2 && w.slowBeside(g, cur, mid, linkNoise, t) {
 		return true, mid
 	}
 
