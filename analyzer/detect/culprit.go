@@ -329,6 +329,10 @@ func (e *Engine) lateBy(slow []link.Slow) func(r int32) bool {
 		for r, n := range e.layout.Node {
 			nodes[n] = nodes[n] || e.inSome(func(t *sequential.Test) bool { return t.Active(r) })
 		}
+
+		for g, n := range e.home { // own time of a whole stage may be a wait for its wires
+			nodes[n] = nodes[n] || n >= 0 && (e.alone[compute].Active(g) || e.alone[loading].Active(g))
+		}
 	}
 
 	for _, w := range slow {
