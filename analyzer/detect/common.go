@@ -64,26 +64,27 @@ func (e *Engine) moreWork(c *candidate) bool {
 	longer := func(m frame.Metric, r int) float64 {
 		return math.Log(e.recent.Median(m, r, threshold.Window) / e.roleMedian(m, r, threshold.Window, nil))
 	}
-	rows, above, least := e.layout.Replicas[q], 0.0, math.Inf(1)
-	stages := map[int]bool{}
-	for _, m := range []frame.Metric{frame.FP, frame.Self} {
-		if !e.live(m) {
-			continue
-		}
-
+	measured := slices.DeleteFunc([]frame.Metric{frame.FP, frame.Self}, func(m frame.Metric) bool { return !e.live(m) })
+	above, least, stages := 0.0, math.Inf(1), map[int]bool{}
+	for _, m := range measured {
 		above = max(above, longer(m, c.row))
-		for _, r := range rows {
-			g, x := e.layout.Role[r], longer(m, int(r))
-			if g < 0 || x != x {
+	}
+
+	for _, r := range e.layout.Replicas[q] {
+		for _, m := range measured {
+			x := longer(m, int(r))
+			if !(x > 0 && x >= above/2) || e.layout.Role[r] < 0 {
 				return false
 			}
 
-			stages[e.layout.Roles[g].Stage], least = true, min(least, x)
+			least = min(least, x)
 		}
+
+		stages[e.layout.Roles[e.layout.Role[r]].Stage] = true
 	}
 
-	alike := least > 0 && (least >= likeWork*above || least >= above/2 && above-least < e.cfg.MinEffect)
-	return alike && len(stages) == e.layout.Stages && e.singleNode(rows) < 0
+	alike := least >= likeWork*above || above-least < e.cfg.MinEffect
+	return alike && len(stages) == e.layout.Stages && e.singleNode(e.layout.Replicas[q]) < 0
 }
 
 // sudden is the nodes that became slow in the same moment as many others: a switch or
