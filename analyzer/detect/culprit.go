@@ -305,6 +305,10 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 // slowLinks lists the links that are slow by themselves.
 func (e *Engine) slowLinks() []link.Slow {
 	all := e.links.Slow()
+	for i := range all {
+		all[i].Since = max(all[i].Since, e.firstStep) // a window may begin before the recording does
+	}
+
 	late := e.lateBy(all)
 	all = slices.DeleteFunc(all, func(w link.Slow) bool {
 		if w.Sends() {

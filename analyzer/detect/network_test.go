@@ -29,12 +29,16 @@ func TestNetwork_OfANode(t *testing.T) {
 	} {
 		for seed := range uint64(2) {
 			v, truth := weighed(t, "healthy", seed, 0, plain(simulate.Config{
-				Shape: tt.shape, Model: tt.model,
+				Shape: tt.shape, Model: tt.model, FirstStep: 4884,
 				Faults: []simulate.Fault{{Kind: simulate.NIC, Node: tt.node, Factor: tt.factor, From: tt.from}},
 			}))
 			if len(v.Nodes) != 1 || v.Nodes[0].Node != truth.SlowNodes[0] || v.Nodes[0].Cause != verdict.Communication {
 				t.Errorf("%+v, seed %d: nodes %+v, links %+v; want %v", tt, seed, v.Nodes, v.Links, truth.SlowNodes)
 				continue
+			}
+
+			if v.Nodes[0].SinceStep < v.Steps.First {
+				t.Errorf("%+v, seed %d: since step %d, and the first one is %d", tt, seed, v.Nodes[0].SinceStep, v.Steps.First)
 			}
 
 			if math.Abs(v.JobImpact-truth.Impact) > max(0.02, truth.Impact/2) {
