@@ -76,7 +76,8 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 		return 0
 	}
 
-	x := e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, slow) })
+	gain, all := e.gains(slow)
+	x := e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, gain, all) })
 	if !e.allMeet() || !slices.ContainsFunc(slow, func(w link.Slow) bool { return !w.Sends() }) {
 		x = e.asStepsGrew(x, slow)
 	}
@@ -115,10 +116,9 @@ func (e *Engine) grewWithLinks(slow []link.Slow) float64 {
 	return most / e.stepMedian
 }
 
-// withoutLinks is how much sooner the i-th step had ended: as far as the ranks of the
-// slow groups were the last to be done.
-func (e *Engine) withoutLinks(i int, slow []link.Slow) float64 {
-	gain, all := e.gains(slow)
+// withoutLinks is how much sooner the i-th step had ended without slow links, of which ranks gain that much and all
+// is the most: as far as those ranks were the last to be done.
+func (e *Engine) withoutLinks(i int, gain map[int32]float64, all float64) float64 {
 	then := math.Inf(1) // how early the last rank had been
 	for r, x := range e.early(i) {
 		if x == x {

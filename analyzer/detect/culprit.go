@@ -329,14 +329,16 @@ func (e *Engine) slowLinks() []link.Slow {
 // the wire's alone: somebody on their node is slow by itself, or they meet others inside their forward passes over a slow link.
 func (e *Engine) lateBy(slow []link.Slow) func(r int32) bool {
 	nodes, inside := map[int32]bool{}, map[int32]bool{}
-	if slices.ContainsFunc(slow, func(w link.Slow) bool { return w.Sends() }) {
-		for r, n := range e.layout.Node {
-			nodes[n] = nodes[n] || e.inSome(func(t *sequential.Test) bool { return t.Active(r) })
-		}
+	if !slices.ContainsFunc(slow, func(w link.Slow) bool { return w.Sends() }) {
+		return func(int32) bool { return false } // nobody asks
+	}
 
-		for g, n := range e.home { // own time of a whole stage may be a wait for its wires
-			nodes[n] = nodes[n] || n >= 0 && (e.alone[compute].Active(g) || e.alone[loading].Active(g))
-		}
+	for r, n := range e.layout.Node {
+		nodes[n] = nodes[n] || e.inSome(func(t *sequential.Test) bool { return t.Active(r) })
+	}
+
+	for g, n := range e.home { // own time of a whole stage may be a wait for its wires
+		nodes[n] = nodes[n] || n >= 0 && (e.alone[compute].Active(g) || e.alone[loading].Active(g))
 	}
 
 	for _, w := range slow {
