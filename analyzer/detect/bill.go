@@ -9,7 +9,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
-	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -24,12 +23,12 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 			*most = math.Ceil(b*1e4) / 1e4 // it is a bound
 		}
 	}
-	least, most := 0.0, 0.0
+	least, most, withMates := 0.0, 0.0, 0.0
 	if len(faults) > 0 {
 		least, most = p[""].Bounds()
-		if len(mates) > 0 {
-			_, b := e.costs.PriceNow(e.blame(slices.Concat(culprits, mates))).Bounds()
-			most = max(most, b)
+		if len(mates) > 0 { // they may wait for any of the culprits, for all that they take longer
+			_, withMates = e.costs.PriceNow(e.blame(slices.Concat(culprits, mates))).Bounds()
+			most = max(most, withMates)
 		}
 	}
 
@@ -43,7 +42,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		default:
 			lasts := p[n.Node].Time > 0
 			if x, y := e.costOf(p, n.Node); y > 0 || lasts {
-				a, b = x, y
+				a, b = x, max(y, withMates)
 			}
 
 			if x, y, ok := e.costs.CameAndWent(n.Node); ok && !lasts && n.State == verdict.Intermittent {
@@ -69,51 +68,38 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 	set(&v.JobImpact, &v.JobImpactMax, least, most)
 }
 
-// linkCost is what the job would save as a share of step time were the transfers of
-// slow groups as fast as they should be: the mean over the window.
+// linkCost is what the job would save as a share of step time were the transfers of slow groups as fast as they should be: where
+// no rank is slow in its own work, what steps are longer since; else what is waited for them, the mean over the window.
 func (e *Engine) linkCost(slow []link.Slow) float64 {
 	if len(slow) == 0 {
 		return 0
 	}
 
 	gain, all := e.gains(slow)
-	x := e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, gain, all) })
-	if !e.allMeet() || !slices.ContainsFunc(slow, func(w link.Slow) bool { return !w.Sends() }) {
-		x = e.asStepsGrew(x, slow)
+	share := e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, gain, all) })
+	grew := e.grewSinceLinks(slow)
+	others := slices.ContainsFunc([]signal{compute, loading}, func(s signal) bool { return e.tracks[s].Any(e.tracks[s].Degraded) })
+	switch {
+	case !(grew >= shownGrowth*share): // always slow, or since before it was told
+		return share
+	case !others:
+		return min(grew, wireShare*all/e.stepMedian)
+	case !e.allMeet() || !slices.ContainsFunc(slow, func(w link.Slow) bool { return !w.Sends() }): // much may hide
+		return min(share, grew)
+	default:
+		return share
 	}
-
-	return max(x, e.grewWithLinks(slow))
 }
 
-// asStepsGrew is what slow links cost that take a share of a step longer, where much of that may hide behind the computing of
-// pipelines: as much as steps are longer since, and no less than fills and drains a pipeline.
-func (e *Engine) asStepsGrew(share float64, slow []link.Slow) float64 {
+// grewSinceLinks is by what share of its time a step is longer since the first of the links is slow; NaN where none
+// before are known.
+func (e *Engine) grewSinceLinks(slow []link.Slow) float64 {
 	since := slow[0].Since
 	for _, w := range slow {
 		since = min(since, w.Since)
 	}
 
-	grew := -math.Expm1(-e.level.StepsSince(since))
-	if grew != grew {
-		return share
-	}
-
-	return min(share, max(grew, drainShare*share))
-}
-
-// grewWithLinks is by what share of its time a step is longer since one of the links is slow, no more than its
-// transfers are, where no rank is. Where the pipeline waits for a link and no range tells, nobody is seen to be early.
-func (e *Engine) grewWithLinks(slow []link.Slow) float64 {
-	if e.inSome(func(t *sequential.Test) bool { return t.Any(t.Degraded) }) {
-		return 0
-	}
-
-	most := 0.0
-	for _, w := range slow {
-		most = max(most, min(e.grewSince(w.Since), w.Cost))
-	}
-
-	return most / e.stepMedian
+	return -math.Expm1(-e.level.StepsSince(since))
 }
 
 // withoutLinks is how much sooner the i-th step had ended without slow links, of which ranks gain that much and all

@@ -269,6 +269,20 @@ func (e *Engine) beganWithLink(c *candidate) bool {
 	})
 }
 
+// beganWithRank reports whether a group became slow when a rank did that is on no member's node, and loses as much: some
+// members wait for it in their pipelines, so they are late by turns, from bucket to bucket, and no time of theirs is the transfer alone.
+func (e *Engine) beganWithRank(w link.Slow) bool {
+	t := e.tracks[compute]
+	for r, n := range e.layout.Node {
+		if e.layout.Stages > 1 && t.Active(r) && !t.FromStart(r) && max(w.Since, t.FirstSlow(r))-min(w.Since, t.FirstSlow(r)) <= commonSteps &&
+			linkLead*max(e.excess(r, compute, nil), e.excess(r, own, nil)) >= w.Cost && !slices.ContainsFunc(w.Rows, func(p int32) bool { return e.layout.Node[p] == n }) {
+			return true
+		}
+	}
+
+	return false
+}
+
 // commonNode is the one node that all slow groups have in common, -1 where there is none.
 func (e *Engine) commonNode(slow []link.Slow) int32 {
 	if common := e.commonNodes(slow); len(common) == 1 {
@@ -315,7 +329,7 @@ func (e *Engine) slowLinks() []link.Slow {
 			return slices.ContainsFunc(w.Rows, late)
 		}
 
-		return e.inForward(w) && (e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.grewWithWork(w)) || e.lastByTurns(w) || e.waitsForRole(w)
+		return e.inForward(w) && (e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.grewWithWork(w)) || e.lastByTurns(w) || e.waitsForRole(w) || e.beganWithRank(w)
 	})
 	if n := len(e.commonNodes(all)); n == 0 || n > 2 { // between two nodes it may be either, or what connects them
 		// No node explains them: a group that is slow at the end of steps makes all its ranks late for the next.

@@ -46,6 +46,7 @@ type job struct {
 	noTopology   bool
 	skew         bool
 	tpShared     bool // the forward of a tensor group takes as long as its slowest
+	covered      bool // nobody told that a rank is blocked in its tensor group, as TaskD's lines don't
 	restart      int  // step of a restart with ranks mapped anew; 0 none
 	restartWorld int
 	restartLeave int // node that leaves at the restart
@@ -416,6 +417,10 @@ func (a *run) record(b *feed.History, step int, start int64, usual float64, seq,
 		if a.tpShared {
 			sr.CommTPNs = ns(a.tpWait[r] + 0.01*usual)
 			sr.CommNs, sr.ExposedNs = sr.CommNs+ns(0.01*usual), sr.ExposedNs+ns(0.01*usual)
+		}
+
+		if a.covered {
+			sr.ExposedNs -= sr.CommTPNs
 		}
 
 		if save[r] > 0 {

@@ -170,3 +170,24 @@ func TestRecovered_NoisyForLong(t *testing.T) {
 		}
 	}
 }
+
+// TestStanding_UntoldGroups: where no groups are told, all ranks of a tensor group take as long for their passes, and nobody told
+// that they wait there, the one that is in communication for least is the culprit. Its cost is known as a bound.
+func TestStanding_UntoldGroups(t *testing.T) {
+	for seed := range uint64(6) {
+		j := newJob(seed)
+		j.shape(1, 4, 4, 1)
+		j.noTopology, j.tpShared, j.covered = true, true, true
+		j.seq, j.unrecorded = 0, 0
+		j.slowRanks(map[int]float64{1: 1.46})
+		v := Analyze(j.frame(), Default())
+		if got := blamed(v); !slices.Equal(got, []string{"host-01"}) {
+			t.Errorf("seed %d: %v, want host-01; findings %+v", seed, got, v.Findings)
+			continue
+		}
+
+		if most := v.Nodes[0].Most(); most < 0.1 {
+			t.Errorf("seed %d: it costs %.4f at most, and the job waits for all that it takes longer", seed, most)
+		}
+	}
+}

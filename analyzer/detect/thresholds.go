@@ -116,8 +116,11 @@ const (
 	// unprovenAlarm is the z of a node's ranks together from which such time is no noise, though nothing
 	// proves whose it is.
 	unprovenAlarm = 6
-	// drainShare of what a rank sends in eight micro-batches fills and drains its pipeline.
-	drainShare = 0.25
+	// wireShare: the quickest transfer of a window, which alone is no wait, is half of the usual one at least.
+	wireShare = 2
+	// shownGrowth of what is waited for slow links steps are longer since at least, for each step fills and drains its
+	// pipelines: where they are not, the links were slow before.
+	shownGrowth = 0.1
 	// shownShare of what somebody could check the window must show of who was slow in a lane of many steps.
 	shownShare = 0.25
 	// overAlarm is the z from which a condition that is over is told as one: of 1,500 culprits those that had

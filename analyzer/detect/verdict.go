@@ -205,11 +205,12 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 	}
 }
 
-// linkNode lists the node that all slow groups have in common.
+// linkNode lists the node that all slow groups have in common, where nothing else makes it slow now: who comes and goes
+// may wait for its wires.
 func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []link.Slow) {
 	name := e.layout.Nodes[n]
 	if k := slices.IndexFunc(v.Nodes, func(x verdict.Node) bool { return x.Node == name }); k >= 0 {
-		if v.Nodes[k].State != verdict.Recovered {
+		if v.Nodes[k].State == verdict.Degraded {
 			return
 		}
 

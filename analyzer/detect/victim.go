@@ -64,10 +64,34 @@ func (e *Engine) maybeMate(c *candidate, all []candidate) bool {
 
 	k := e.tracks[compute].Recent(c.row)
 	x := e.excess(c.row, compute, nil)
+	itself := e.ownAsForward(c, k, x)
 	return slices.ContainsFunc(all, func(o candidate) bool {
+		if !o.has[compute] && !e.accused(own, o.row) || e.layout.Node[o.row] == e.layout.Node[c.row] {
+			return false
+		}
+
+		alike := math.Abs(e.excess(o.row, compute, nil)-x) <= inLockstep*x
+		if alike && e.covered(c.row, k)-e.covered(o.row, k) >= residual.VictimShare*x {
+			return true
+		}
+
 		together := !e.tracks[compute].FromStart(o.row) && abs(o.sinceAt-c.sinceAt) <= commonSteps
-		return (o.has[compute] || e.accused(own, o.row)) && (together || math.Abs(e.excess(o.row, compute, nil)-x) <= inLockstep*x) && e.layout.Node[o.row] != e.layout.Node[c.row] && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
+		return !itself && (together || alike) && e.ownExcess(o.row, k) > e.ownExcess(c.row, k)
 	})
+}
+
+// covered is how many seconds of a step row r is in communication that is part of its own time: nobody told that it was blocked
+// there, and it computed meanwhile, or waited inside its forward and backward passes.
+func (e *Engine) covered(r, k int) float64 {
+	return e.recent.Median(frame.Comm, r, k) - e.recent.Median(frame.Exposed, r, k)
+}
+
+// ownAsForward reports whether own time, of which forward passes are a part, is longer by the factor that they are:
+// whoever waits inside them has that wait in its forward time alone, and what it waits elsewhere is not in proportion.
+func (e *Engine) ownAsForward(c *candidate, k int, x float64) bool {
+	forward := math.Log1p(x / e.peers(c.row, compute, k, nil))
+	own := math.Log1p(e.ownExcess(c.row, k) / e.peers(c.row, own, k, nil))
+	return own >= (1-inLockstep)*forward
 }
 
 // waitsInside reports whether the forward passes of a rank, whose pipeline waits for one that is

@@ -117,7 +117,8 @@ var pairs = []Shape{
 }
 
 // standingPair slows two devices of one stage on different hosts alike, and of larger roles now and then all of
-// two hosts. Of every third job no groups are told.
+// two hosts. Of every third job no groups are told. Two that are half of their stage's hosts or more than a fifth of the job's
+// may be another model of hardware: they get slow in mid-job, or are far slower and less than half of the job's.
 func (d *draw) standingPair() {
 	d.fixed(pairs[d.IntN(len(pairs))], anyShape)
 	untold := d.turn(3) == 1
@@ -135,6 +136,12 @@ func (d *draw) standingPair() {
 	}
 
 	factor, from := d.slowness(0.05), d.since()
+	hosts := len(l.hosts)
+	many := 2 > max(1, hosts/5) || 2*2 >= d.c.Shape.DP
+	if from == 0 && many && (factor < 1.15 || hosts <= 4) {
+		from = d.onset()
+	}
+
 	for _, r := range []int{first, elsewhere[d.IntN(len(elsewhere))]} {
 		d.onRank(r, factor, from)
 	}

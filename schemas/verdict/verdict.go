@@ -211,20 +211,27 @@ func New(job string) *Verdict {
 	}
 }
 
-// Counts is the share of step time by which a node is judged harmful: what it costs at
-// most. Equally slow nodes hide each other, each alone costs next to nothing: where none
-// reaches minImpact but all together do, it is what they cost together.
+// Counts is the share of step time by which a node is judged harmful: what it costs at most, or all together.
 func (v *Verdict) Counts(n *Node, minImpact float64) float64 {
-	most := 0.0
+	return max(n.Most(), v.together(minImpact))
+}
+
+// together is what all that is slow costs at most, where no node or link alone reaches minImpact, else 0: equally slow ones
+// hide each other, each alone costs next to nothing.
+func (v *Verdict) together(minImpact float64) float64 {
 	for i := range v.Nodes {
-		most = max(most, v.Nodes[i].Most())
+		if v.Nodes[i].Most() >= minImpact {
+			return 0
+		}
 	}
 
-	if most < minImpact && v.Most() >= minImpact {
-		return v.Most()
+	for _, l := range v.Links {
+		if l.JobImpact >= minImpact {
+			return 0
+		}
 	}
 
-	return n.Most()
+	return v.Most()
 }
 
 // Exit returns the exit code of the verdict: 4 undecided, 3 a node or link is
@@ -241,7 +248,7 @@ func (v *Verdict) Exit(minImpact float64) int {
 	}
 
 	for _, l := range v.Links {
-		if Blamed(l.State) && l.JobImpact >= minImpact {
+		if Blamed(l.State) && max(l.JobImpact, v.together(minImpact)) >= minImpact {
 			return ExitDegraded
 		}
 	}
