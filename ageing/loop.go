@@ -168,15 +168,15 @@ func (l *Loop) MakeRoom(ctx context.Context) {
 
 // LookAndSay looks once, and logs trouble as Run does it.
 func (l *Loop) LookAndSay(ctx context.Context) {
-	if err := l.Look(ctx); ctx.Err() == nil {
+	if err := l.look(ctx); ctx.Err() == nil {
 		l.say(err)
 	}
 }
 
-// Look scans the tree once and ages what the plan says. An error of one pass doesn't stop the others, but a ledger that can't be written
+// look scans the tree once and ages what the plan says. An error of one pass doesn't stop the others, but a ledger that can't be written
 // does: nothing is deleted that isn't accounted for. The error joins everything that kept
 // it from seeing or deleting; it has done what it could.
-func (l *Loop) Look(ctx context.Context) error {
+func (l *Loop) look(ctx context.Context) error {
 	l.looking.Lock()
 	defer l.looking.Unlock()
 	l.most = 0

@@ -108,13 +108,13 @@ func TestLook_DeletesTheOldestFifthAndNothingElse(t *testing.T) {
 	must(t, os.Symlink(filepath.Dir(outside), filepath.Join(g.dir, "j1/9")))
 
 	l := g.loop(g.options(1000 + int64(len(foreign))))
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	if s := l.Stats(); s.Segments != 0 {
 		t.Fatalf("deleted %d at the cap", s.Segments)
 	}
 
 	l.o.Cap--
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	left := g.left()
 	for _, path := range append(foreign, "j1/0/50", "j1/0/102", "j1/1/103") {
 		if !slices.Contains(left, path) {
@@ -154,7 +154,7 @@ func TestLook_ShippedFirstNewestAndOpenNever(t *testing.T) {
 		return account()
 	}
 	l := g.loop(o)
-	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "raise --cap") {
+	if err := l.look(t.Context()); err == nil || !strings.Contains(err.Error(), "raise --cap") {
 		t.Errorf("a tree that stays over its cap: %v", err)
 	}
 
@@ -201,8 +201,8 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 		return account(rows)
 	}
 	l := g.loop(o)
-	if err := l.Look(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("Look=%v", err)
+	if err := l.look(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("look=%v", err)
 	}
 
 	if n := len(g.left()); n != 3 {
@@ -212,7 +212,7 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 	broken = nil
 	o.Release = func(segment.RankDir, segment.Info, func() error) error { return errors.New("busy") }
 	l = g.loop(o)
-	if err := l.Look(t.Context()); err == nil || len(g.left()) != 3 || len(g.ledger) != 0 {
+	if err := l.look(t.Context()); err == nil || len(g.left()) != 3 || len(g.ledger) != 0 {
 		t.Errorf("a segment that the shipper holds went: %v", err)
 	}
 
@@ -228,12 +228,12 @@ func TestLook_AccountsBeforeUnlink(t *testing.T) {
 		return account(rows)
 	}
 	l = g.loop(o)
-	if err := l.Look(t.Context()); err == nil || len(g.ledger) != 2 {
-		t.Errorf("Look=%v, %d entries", err, len(g.ledger))
+	if err := l.look(t.Context()); err == nil || len(g.ledger) != 2 {
+		t.Errorf("look=%v, %d entries", err, len(g.ledger))
 	}
 
 	l.o.Cap = 350
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	if len(g.ledger) != 2 || slices.Contains(g.left(), "j1/0/100") {
 		t.Errorf("%d entries, left %v", len(g.ledger), g.left())
 	}
@@ -247,13 +247,13 @@ func TestLook_TwinsAreLostOnce(t *testing.T) {
 	g.write("j1/0/100.zst", 50, 0)
 	g.write("j1/0/101", 100, time.Second)
 	l := g.loop(g.options(200))
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	if left := g.left(); !slices.Equal(left, []string{"j1/0/100.zst", "j1/0/101"}) || len(g.ledger) != 0 {
 		t.Errorf("left %v, ledger %+v; want the compressed one, and nothing lost", left, g.ledger)
 	}
 
 	l.o.Cap = 120
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	aged := 0
 	for _, r := range g.ledger {
 		if r.State == stateAged {
@@ -287,12 +287,12 @@ func TestLook_UnreadableSegmentIsSpared(t *testing.T) {
 	}
 	l := g.loop(o)
 	for range readTries - 1 {
-		if err := l.Look(t.Context()); !errors.Is(err, unix.EMFILE) || len(g.left()) != 3 || len(g.ledger) != 0 {
-			t.Fatalf("Look=%v, left %v, %d entries", err, g.left(), len(g.ledger))
+		if err := l.look(t.Context()); !errors.Is(err, unix.EMFILE) || len(g.left()) != 3 || len(g.ledger) != 0 {
+			t.Fatalf("look=%v, left %v, %d entries", err, g.left(), len(g.ledger))
 		}
 	}
 
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	if len(g.left()) != 2 || len(g.ledger) != 1 {
 		t.Errorf("left %v, %d entries", g.left(), len(g.ledger))
 	}
@@ -306,7 +306,7 @@ func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
 	o := g.options(1000)
 	o.Accounted = func(_ segment.RankDir, s segment.Info) bool { return s.Name == "100" }
 	l := g.loop(o)
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	if got := g.left(); !slices.Equal(got, []string{"j1/0/101"}) || len(g.ledger) != 0 {
 		t.Errorf("left %v, ledger %v", got, g.ledger)
 	}
@@ -314,7 +314,7 @@ func TestLook_FinishesAnInterruptedDeletion(t *testing.T) {
 	// The rank is ours from a later look on.
 	g.write("j1/1/100", 100, 0)
 	g.write("j1/1/101", 100, 0)
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	if got := g.left(); !slices.Equal(got, []string{"j1/0/101", "j1/1/101"}) || len(g.ledger) != 0 {
 		t.Errorf("left %v, ledger %v", got, g.ledger)
 	}
@@ -328,7 +328,7 @@ func TestLook_DefaultLiveness(t *testing.T) {
 	o := g.options(1)
 	o.Rank = nil
 	l := g.loop(o)
-	if err := l.Look(t.Context()); err == nil {
+	if err := l.look(t.Context()); err == nil {
 		t.Error("nothing says that the tree is over its cap")
 	}
 
@@ -342,8 +342,8 @@ func TestLook_Troubles(t *testing.T) {
 	o := g.options(1)
 	o.Dir = filepath.Join(g.dir, "nowhere")
 	l := g.loop(o)
-	if err := l.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") {
-		t.Errorf("Look=%v", err)
+	if err := l.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("look=%v", err)
 	}
 
 	for _, bad := range []Options{{}, {Dir: "x"}, {Dir: "x", Cap: 1}} {
@@ -403,7 +403,7 @@ func TestMakeRoom_LooksOnlyWhenItMustBe(t *testing.T) {
 	// What others write is found by the next look.
 	g.write("j2/0/100", limit, -time.Hour)
 	g.write("j2/0/101", 0, 0)
-	must(t, l.Look(t.Context()))
+	must(t, l.look(t.Context()))
 	if left := g.left(); slices.Contains(left, "j2/0/100") || !slices.Contains(left, "j2/0/101") {
 		t.Errorf("left %v", left)
 	}

@@ -28,7 +28,7 @@ func TestLoop_AccountsExactly(t *testing.T) {
 		Limit: limit, Now: func() time.Time { return clock },
 		OnClose: func(string) {
 			clock = clock.Add(time.Second)
-			must(t, l.Look(t.Context()))
+			must(t, l.look(t.Context()))
 			if s := l.Stats(); s.Tree > o.Cap {
 				t.Errorf("tree of %d bytes, cap %d", s.Tree, o.Cap)
 			}

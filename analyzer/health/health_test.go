@@ -181,7 +181,7 @@ func start(t *testing.T, a *api, c *clock, change func(*Options)) *Cluster {
 func (c *clock) sync(t *testing.T, h *Cluster, times int) {
 	t.Helper()
 	for range times {
-		c.pass(h.Sync(t.Context()))
+		c.pass(h.sync(t.Context()))
 	}
 }
 
@@ -229,7 +229,7 @@ func TestNoiseDoesNotFlap(t *testing.T) {
 		}
 
 		h.Observe(v)
-		h.Sync(t.Context())
+		h.sync(t.Context())
 	}
 
 	changes := 0
@@ -364,9 +364,9 @@ func TestErrors(t *testing.T) {
 			c.sync(t, h, 1) // reads what stands on nodes
 			h.Observe(slow("j", "n1"))
 			for k := range 3 {
-				if wait := h.Sync(t.Context()); wait < e.least {
+				if wait := h.sync(t.Context()); wait < e.least {
 					t.Fatalf("waits %v after failure %d, want at least %v", wait, k+1, e.least)
-				} else if again := h.Sync(t.Context()); again > wait || a.count("") != k+1 {
+				} else if again := h.sync(t.Context()); again > wait || a.count("") != k+1 {
 					t.Fatalf("called during the back-off: %v", a.calls)
 				} else {
 					c.pass(wait)
@@ -405,8 +405,8 @@ func TestTimeoutAndUnknownNode(t *testing.T) {
 	client := &http.Client{Timeout: time.Nanosecond}
 	h = start(t, a, c, func(o *Options) { o.API.Client = client })
 	h.Observe(slow("j", "n2"))
-	h.Sync(t.Context())
-	if wait := h.Sync(t.Context()); wait < time.Second || len(a.status["n2"]) != 0 {
+	h.sync(t.Context())
+	if wait := h.sync(t.Context()); wait < time.Second || len(a.status["n2"]) != 0 {
 		t.Fatalf("a time-out waits %v; written %v", wait, a.status["n2"])
 	}
 }
@@ -423,10 +423,10 @@ func TestWebhook(t *testing.T) {
 	h := NewWebhook(a.URL+"/hook", slog.New(slog.DiscardHandler))
 	h.client, h.now = a.Client(), c.Now
 	h.Changed("1", slow("j", "n1"))
-	c.pass(h.Send(t.Context()))
+	c.pass(h.send(t.Context()))
 	h.Changed("2", slow("j", "n2")) // newer than what failed
-	c.pass(h.Send(t.Context()))
-	h.Send(t.Context())
+	c.pass(h.send(t.Context()))
+	h.send(t.Context())
 	if len(a.bodies) != 2 || !strings.Contains(a.bodies[1], `"n2"`) {
 		t.Fatalf("posted %q", a.bodies)
 	}

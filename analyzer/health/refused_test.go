@@ -24,7 +24,7 @@ func TestServerThatStarts(t *testing.T) {
 	h := start(t, a, c, nil)
 	h.Observe(slow("j", "n1"))
 	for len(a.status["n1"]) == 0 && c.Now().Sub(begun) < time.Minute {
-		h.Sync(t.Context())
+		h.sync(t.Context())
 		c.pass(time.Second)
 	}
 
@@ -37,7 +37,7 @@ func TestServerThatStarts(t *testing.T) {
 	h.Observe(slow("j", "n1"))
 	calls := a.count("")
 	for range 3600 {
-		h.Sync(t.Context())
+		h.sync(t.Context())
 		c.pass(time.Second)
 	}
 
@@ -70,7 +70,7 @@ func TestRefusedNode(t *testing.T) {
 		h := start(t, a, c, nil)
 		h.Observe(slow("j", "n1", "n2"))
 		for range 4 {
-			h.Sync(t.Context())
+			h.sync(t.Context())
 		}
 
 		if n := a.count("PATCH /api/v1/nodes/n1/"); n != 1 || len(a.status["n2"]) != 1 {

@@ -9,18 +9,18 @@ import (
 )
 
 // Run writes what is wanted until ctx ends.
-func (c *Cluster) Run(ctx context.Context) error { return c.wake.Run(ctx, c.Sync) }
+func (c *Cluster) Run(ctx context.Context) error { return c.wake.Run(ctx, c.sync) }
 
 const (
-	// idle is how long Sync lets pass when nothing is due: holds and heartbeats are
+	// idle is how long sync lets pass when nothing is due: holds and heartbeats are
 	// minutes.
 	idle = 15 * time.Second
 	// strangerWait is how long a node that the cluster does not know is left alone.
 	strangerWait = time.Hour
 )
 
-// Sync writes what is due now and returns how long to wait for the next call.
-func (c *Cluster) Sync(ctx context.Context) time.Duration {
+// sync writes what is due now and returns how long to wait for the next call.
+func (c *Cluster) sync(ctx context.Context) time.Duration {
 	c.mu.Lock()
 	now := c.o.Now()
 	if wait := c.back.until.Sub(now); wait > 0 {

@@ -54,10 +54,10 @@ func (h *Webhook) Changed(key string, v *verdict.Verdict) {
 }
 
 // Run posts until ctx ends.
-func (h *Webhook) Run(ctx context.Context) error { return h.wake.Run(ctx, h.Send) }
+func (h *Webhook) Run(ctx context.Context) error { return h.wake.Run(ctx, h.send) }
 
-// Send posts what waits and returns how long to wait for the next call.
-func (h *Webhook) Send(ctx context.Context) time.Duration {
+// send posts what waits and returns how long to wait for the next call.
+func (h *Webhook) send(ctx context.Context) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if wait := h.back.until.Sub(h.now()); wait > 0 {

@@ -122,7 +122,7 @@ func parallelGroups(errs *[]error, ranks []string) *File {
 		return nil
 	}
 
-	return FromGroups(all)
+	return fromGroups(all)
 }
 
 // rankDirs returns the directories of ranks, sorted by rank.

@@ -151,10 +151,10 @@ func sameGroup(a, b record.Group) bool {
 	return a.Dim == b.Dim && a.Name == b.Name && a.Index == b.Index && a.Size == b.Size && slices.Equal(a.Ranks, b.Ranks)
 }
 
-// FromGroups makes a topology of the groups that ranks know to be in, with their
+// fromGroups makes a topology of the groups that ranks know to be in, with their
 // communicators' names. Groups whose ranks are not listed are left out, equal ones
 // (same dimension, same ranks) appear once, under the first name in order.
-func FromGroups(groups []record.Group) *File {
+func fromGroups(groups []record.Group) *File {
 	f := &File{}
 	for _, g := range groups {
 		if g.Name == "" || g.Dim == "" || len(g.Ranks) == 0 || slices.Min(g.Ranks) < 0 || slices.Max(g.Ranks) >= maxWorld {

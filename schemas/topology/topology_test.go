@@ -123,7 +123,7 @@ func TestParallelGroup(t *testing.T) {
 		t.Fatal(d)
 	}
 
-	f := FromGroups(got)
+	f := fromGroups(got)
 	if f.WorldSize != 8 || len(f.Groups) != 2 {
 		t.Fatalf("%+v, want the world's size and the two groups that say more", f)
 	}
@@ -293,7 +293,7 @@ func FuzzFiles(f *testing.F) {
 		}
 
 		if groups, err := parseParallelGroup(b); err == nil {
-			FromGroups(groups)
+			fromGroups(groups)
 		}
 
 		if table, err := parseRankTable(b); err == nil {

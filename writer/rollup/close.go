@@ -29,16 +29,16 @@ func (s *Stream) closable(inc *incarnation) bool {
 	first := &inc.steps[0]
 	now := inc.clock()
 	if !slices.ContainsFunc(inc.steps[1:], func(st step) bool { return st.complete }) &&
-		now-inc.steps[1].End < int64(PairPatience) {
+		now-inc.steps[1].End < int64(pairPatience) {
 		return false
 	}
 
 	if inc.process != nil {
-		return inc.paired() || now-first.End >= int64(PairPatience)
+		return inc.paired() || now-first.End >= int64(pairPatience)
 	}
 
 	for _, g := range inc.Rings {
-		if g.Mark < first.End && now-g.Mark < int64(RingPatience) {
+		if g.Mark < first.End && now-g.Mark < int64(ringPatience) {
 			return false
 		}
 	}
@@ -74,7 +74,7 @@ func (s *Stream) closeFirst(inc *incarnation) {
 	cut := inc.cut()
 	if p := inc.process; p != nil {
 		s.pairer.Settle(p, cut, func(r *marker.Range) { s.addRange(inc, r) })
-		s.pairer.Expire(p.Now() - int64(PairPatience))
+		s.pairer.Expire(p.Now() - int64(pairPatience))
 	}
 
 	st := inc.steps[0]

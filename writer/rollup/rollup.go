@@ -20,7 +20,7 @@
 // step were seen, or when its incarnation is over. Lines of several rings, and
 // device lines, overtake each other, so a closing step waits for rings and ranges
 // that are behind, for as long as the recorded times (no timer) say that they may
-// still come: RingPatience, PairPatience. The first steps of a TaskD process wait for
+// still come: ringPatience, pairPatience. The first steps of a TaskD process wait for
 // its parallel groups as well: GroupPatience.
 //
 // Invariant: the rows, their order and the counts are a function of the sequence
@@ -42,14 +42,14 @@ import (
 )
 
 const (
-	// RingPatience is for how long, in recorded time, a closing step waits for a
+	// ringPatience is for how long, in recorded time, a closing step waits for a
 	// ring that has not come past the step's end: a writer that reads ring after ring
 	// puts a second of one before a second of the next (laggard's drain merges them
 	// by time). A ring that is silent for longer is not waited for.
-	RingPatience = 2 * time.Second
-	// PairPatience is the same for the missing lines of a TaskD range. TaskD flushes
+	ringPatience = 2 * time.Second
+	// pairPatience is the same for the missing lines of a TaskD range. TaskD flushes
 	// every 5 s and writes what was flushed one round later.
-	PairPatience = 15 * time.Second
+	pairPatience = 15 * time.Second
 
 	// GroupPatience is the number of steps of a TaskD process that are held for its
 	// parallel groups: TaskD writes parallel_group.json at step 5, and a step that is
@@ -75,7 +75,7 @@ const (
 	// and the processes of a rank write in turns: TaskD's of a flush, laggard's of a
 	// second. One that writes on after all is followed on; its open step is late.
 	supersededAfter = 2
-	supersededFor   = PairPatience
+	supersededFor   = pairPatience
 )
 
 // Options configure a Stream.
@@ -284,9 +284,6 @@ func (s *Stream) Torn(bytes int64) {
 		s.counts.TornBytes += uint64(bytes)
 	}
 }
-
-// Finished returns the number of finished rows.
-func (s *Stream) Finished() int { return s.rows.Len() + len(s.raws) }
 
 // Take appends the finished rows to dst and forgets them. Of an empty dst the
 // stream takes the memory in exchange.

@@ -59,7 +59,7 @@ func OpenCalls(text string) (calls uint64, until segment.Position, err error) {
 // It covers the rows that were taken: while there are finished ones that were not,
 // it returns what it last was, so call it right after Take.
 func (s *Stream) LowWater() segment.Position {
-	if s.replay || s.ended || s.Finished() > 0 || s.reading == nil {
+	if s.replay || s.ended || s.rows.Len()+len(s.raws) > 0 || s.reading == nil {
 		return s.mark
 	}
 

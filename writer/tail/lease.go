@@ -45,7 +45,7 @@ func TakeLease(dir string, claim bool) (*Lease, error) {
 
 // Retry asks again for a lease that was refused.
 func (l *Lease) Retry() error {
-	if l.Held() {
+	if l.held() {
 		return nil
 	}
 
@@ -69,8 +69,8 @@ func (l *Lease) Retry() error {
 	return nil
 }
 
-// Held reports whether the lease was granted (or there is none to be had).
-func (l *Lease) Held() bool { return l.file != nil || l.read }
+// held reports whether the lease was granted (or there is none to be had).
+func (l *Lease) held() bool { return l.file != nil || l.read }
 
 // Claims reports whether the lease, held or not, has its claim's file open.
 func (l *Lease) Claims() bool { return l.claim != nil }

@@ -8,12 +8,12 @@ import (
 func TestLease(t *testing.T) {
 	dir := t.TempDir()
 	foreign, err := TakeLease(dir, false)
-	if err != nil || !foreign.Held() || foreign.Claimed() {
-		t.Fatalf("TakeLease: %v, held %t, claimed %t", err, foreign.Held(), foreign.Claimed())
+	if err != nil || !foreign.held() || foreign.Claimed() {
+		t.Fatalf("TakeLease: %v, held %t, claimed %t", err, foreign.held(), foreign.Claimed())
 	}
 
 	own, err := TakeLease(dir, true)
-	if !errors.Is(err, ErrLeased) || own.Held() {
+	if !errors.Is(err, ErrLeased) || own.held() {
 		t.Fatalf("second TakeLease: %v", err)
 	}
 
@@ -25,7 +25,7 @@ func TestLease(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := own.Retry(); err != nil || !own.Held() {
+	if err := own.Retry(); err != nil || !own.held() {
 		t.Fatalf("Retry: %v", err)
 	}
 

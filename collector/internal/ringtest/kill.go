@@ -22,11 +22,11 @@ type Acks struct {
 	Path string
 	mem  []byte
 	told int                   // records of the one Memory that were acknowledged
-	seen [AckThreads][2]uint64 // of them, by thread and lane
+	seen [ackThreads][2]uint64 // of them, by thread and lane
 }
 
-// AckThreads is how many threads Acks has room for.
-const AckThreads = 64
+// ackThreads is how many threads Acks has room for.
+const ackThreads = 64
 
 const ackSize = 64
 
@@ -34,7 +34,7 @@ const ackSize = 64
 func NewAcks(t testing.TB, run string) *Acks {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(run), "acks")
-	if err := os.WriteFile(path, make([]byte, ackSize*AckThreads), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, ackSize*ackThreads), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -53,7 +53,7 @@ func OpenAcks(path string) (*Acks, error) {
 		return nil, err
 	}
 	defer f.Close()
-	mem, err := unix.Mmap(int(f.Fd()), 0, ackSize*AckThreads, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(f.Fd()), 0, ackSize*ackThreads, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	return &Acks{Path: path, mem: mem}, err
 }
 
@@ -76,7 +76,7 @@ func (a *Acks) Stored(thread int) *atomic.Uint64 { return a.word(thread, 2) }
 func (a *Acks) Acknowledge(w *Memory) {
 	for i := range w.Records[a.told:] {
 		r := &w.Records[a.told+i]
-		name, _ := Number(r)
+		name, _ := number(r)
 		thread, err := strconv.Atoi(name[1:])
 		if err != nil {
 			panic("BUG: a range of no thread: " + name)
@@ -191,7 +191,7 @@ func byThread(t testing.TB, rs []record.Record) map[string][]int64 {
 	t.Helper()
 	all := make(map[string][]int64)
 	for i := range rs {
-		name, n := Number(&rs[i])
+		name, n := number(&rs[i])
 		if (n%8 == 3) != (rs[i].Kind == record.Other) {
 			t.Errorf("%s: range %d is a %s", name, n, rs[i].Kind)
 		}
@@ -206,8 +206,8 @@ func byThread(t testing.TB, rs []record.Record) map[string][]int64 {
 	return all
 }
 
-// Number returns the thread and the number of a range that Acks knows.
-func Number(r *record.Record) (thread string, n int64) {
+// number returns the thread and the number of a range that Acks knows.
+func number(r *record.Record) (thread string, n int64) {
 	if r.Kind == record.Communication {
 		return r.Op, r.Count
 	}

@@ -19,8 +19,8 @@ import (
 	"testing"
 )
 
-// Version of the library's package.
-const Version = "26.7.3-stable.1"
+// version of the npm package that .ci/parts installs.
+const version = "26.7.3-stable.1"
 
 // Engine is a running engine.
 type Engine struct {
@@ -93,7 +93,7 @@ func find(t testing.TB) string {
 		t.Fatal(err)
 	}
 
-	folder := filepath.Join(cache, "laggard", "chdb-"+Version)
+	folder := filepath.Join(cache, "laggard", "chdb-"+version)
 	matches, _ := filepath.Glob(filepath.Join(folder, "node_modules", "@chdb", "lib-linux-*", "libchdb.so"))
 	if len(matches) == 0 {
 		t.Fatalf("libchdb.so is not installed under %s: run make parts", folder)
