@@ -42,15 +42,10 @@ func (s *Sink) Insert(ctx context.Context, b *ship.Batch) error {
 		return nil
 	}
 
-	e := s.classify(what, err)
-	s.failed(err)
+	e := s.failed(what, err)
 	// Whatever the server said: once it had the rows it may have stored them (a
 	// materialised view that fails fails after its table).
 	e.Doubt = e.Doubt || sent
-	if e.Class == ship.Refused {
-		s.drop()
-	}
-
 	return e
 }
 

@@ -34,20 +34,24 @@ const (
 // does not know what became of an insert (319), or Keeper itself failed (999).
 var unwellCodes = map[int32]bool{209: true, 210: true, 225: true, 242: true, 319: true, 999: true}
 
-// failed counts a failure of the replica that is spoken to, and changes it when there have
-// been enough.
-func (s *Sink) failed(err error) {
+// failed says what an error of the replica that is spoken to means. It counts those of one that is
+// down, and changes it when there have been enough. A refusal drops the connections: a new password,
+// or other rights, are seen by new ones only.
+func (s *Sink) failed(what string, err error) *ship.Error {
+	e := s.classify(what, err) // before the address changes, which it names
 	var exception *clickhouse.Exception
 	var failure net.Error
-	down := errors.As(err, &failure) || !errors.As(err, &exception) || unwellCodes[exception.Code]
-	if !down {
+	if down := errors.As(err, &failure) || !errors.As(err, &exception) || unwellCodes[exception.Code]; !down {
 		s.failures = 0
-		return
-	}
-
-	if s.failures++; s.failures >= changeAfter {
+	} else if s.failures++; s.failures >= changeAfter {
 		s.change(err)
 	}
+
+	if e.Class == ship.Refused {
+		s.drop()
+	}
+
+	return e
 }
 
 // change goes on with the next replica, where there is one.

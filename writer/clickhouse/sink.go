@@ -210,8 +210,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 	return err
 }
 
-// call runs f with a connection and a time limit, and says what its error means. A refusal drops
-// the connections: a new password, or other rights, are seen by new ones only.
+// call runs f with a connection and a time limit, and says what its error means.
 func (s *Sink) call(ctx context.Context, what string, f func(context.Context, clickhouse.Conn) error) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -221,13 +220,7 @@ func (s *Sink) call(ctx context.Context, what string, f func(context.Context, cl
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	if err := f(ctx, conn); err != nil {
-		e := s.classify(what, err)
-		s.failed(err)
-		if e.Class == ship.Refused {
-			s.drop()
-		}
-
-		return e
+		return s.failed(what, err)
 	}
 
 	s.failures = 0
