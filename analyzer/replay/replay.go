@@ -63,20 +63,8 @@ func New(l *frame.Layout) *Graph {
 	n := len(l.Ranks)
 	g := &Graph{laneOf: make([]int32, n), unitOf: make([]int32, n), known: known(l)}
 	lanes, units := frame.NewSets(n), frame.NewSets(n)
-	for i := range l.Groups {
-		switch l.Groups[i].Dim {
-		case "tp", "cp", "ep":
-			if g.known {
-				units.Join(l.Groups[i].Rows...)
-				lanes.Join(l.Groups[i].Rows...)
-			}
-		}
-	}
-
-	for _, rows := range l.Replicas {
-		if g.known && l.Stages > 1 {
-			lanes.Join(rows...)
-		}
+	if g.known {
+		couple(l, lanes, units)
 	}
 
 	stage := func(r int32) int {
@@ -120,6 +108,24 @@ func New(l *frame.Layout) *Graph {
 
 	g.usual, g.clock = make([]float64, g.stages), newClock(g.stages)
 	return g
+}
+
+// couple joins the ranks of each unit, which wait for each other in every layer, and those of
+// each lane, which wait for each other within a step: units, and replicas that are pipelines.
+func couple(l *frame.Layout, lanes, units *frame.Sets) {
+	for i := range l.Groups {
+		switch l.Groups[i].Dim {
+		case "tp", "cp", "ep":
+			units.Join(l.Groups[i].Rows...)
+			lanes.Join(l.Groups[i].Rows...)
+		}
+	}
+
+	if l.Stages > 1 {
+		for _, rows := range l.Replicas {
+			lanes.Join(rows...)
+		}
+	}
 }
 
 // known reports whether the layout tells who waits for whom: its groups are known,

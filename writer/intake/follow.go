@@ -226,20 +226,26 @@ func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error
 		case <-f.hints:
 		}
 
-		// Many hints are one.
-		if rest := scanApart - time.Since(began); rest > 0 {
-			pause := time.NewTimer(rest)
-			select {
-			case <-both.Done():
-			case done = <-f.syncs:
-			case <-pause.C:
-			}
-
-			pause.Stop()
-		}
-
+		done = f.pause(both, scanApart-time.Since(began))
 		look = f.changed.Swap(false) || done != nil
 	}
+}
+
+// pause lets hints gather for that long: many are one. A Sync ends it, and is returned.
+func (f *Follower) pause(ctx context.Context, rest time.Duration) (done chan error) {
+	if rest <= 0 {
+		return nil
+	}
+
+	over := time.NewTimer(rest)
+	defer over.Stop()
+	select {
+	case <-ctx.Done():
+	case done = <-f.syncs:
+	case <-over.C:
+	}
+
+	return done
 }
 
 // shortPass is a pass that ends after a while, done or not: cut tells. A store that

@@ -131,6 +131,11 @@ func (e *engine) once(ctx context.Context, memory int64) error {
 
 	r.Ranks += len(members)
 	defer limitMemory(memory, len(members))()
+	return e.storeAll(ctx, members)
+}
+
+// storeAll reads the members to their ends and stores what they hold.
+func (e *engine) storeAll(ctx context.Context, members []*member) error {
 	g, ctx := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(ctx)
 	g.Go(func() error { return e.shipper.Run(running) })

@@ -153,27 +153,7 @@ func (t *capture) give(f *profileFile, out *output) error {
 		out.Unread(f.Path, "%d of its %d steps are left out: what was done in them is not all there", partly, partly+len(steps))
 	}
 
-	comms, device := t.kernels, true
-	if len(comms) == 0 {
-		comms, device = t.blocking, false
-	}
-
-	switch {
-	case len(comms) > 0 || !t.nccl || t.cut:
-	case len(t.work.all) > 0:
-		out.Unread(f.Path, "collectives were enqueued to a device and no kernel there is a collective that is known: how long they took can't be told")
-	default:
-		out.Unread(f.Path, "collectives were enqueued to a device and no activity of the device was recorded: how long they took can't be told (profile with ProfilerActivity.CUDA)")
-	}
-
-	device = device && len(comms) > 0 || len(t.work.all) > 0
-	t.giveComms(rank, comms, device)
-	if device {
-		if from, to := t.work.extent(); to > from {
-			rank.Computed(from+t.base, to+t.base)
-		}
-	}
-
+	t.giveCollectives(f, out, rank)
 	for i := range steps {
 		steps[i].Start += t.base
 		rank.Add(&steps[i])
@@ -200,6 +180,34 @@ func (t *capture) give(f *profileFile, out *output) error {
 	}
 
 	return nil
+}
+
+// giveCollectives gives the communication, of the device where it was recorded there, else what the
+// host was blocked in, and says when the device computed. Collectives of which only the enqueuing was
+// recorded are told of.
+func (t *capture) giveCollectives(f *profileFile, out *output, rank *rankOutput) {
+	comms, device := t.kernels, true
+	if len(comms) == 0 {
+		comms, device = t.blocking, false
+	}
+
+	switch {
+	case len(comms) > 0 || !t.nccl || t.cut:
+	case len(t.work.all) > 0:
+		out.Unread(f.Path, "collectives were enqueued to a device and no kernel there is a collective that is known: how long they took can't be told")
+	default:
+		out.Unread(f.Path, "collectives were enqueued to a device and no activity of the device was recorded: how long they took can't be told (profile with ProfilerActivity.CUDA)")
+	}
+
+	device = device && len(comms) > 0 || len(t.work.all) > 0
+	t.giveComms(rank, comms, device)
+	if !device {
+		return
+	}
+
+	if from, to := t.work.extent(); to > from {
+		rank.Computed(from+t.base, to+t.base)
+	}
 }
 
 // ranOnDevice reports whether the process worked on a device, whether or not that was recorded: what

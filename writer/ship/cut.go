@@ -113,11 +113,9 @@ func (b *Batch) partition(i int) (job string, day int64) {
 	return o.Job, o.StartNs / clickhouse.DayNs // as the tables' DDL computes it
 }
 
-// cutTable sorts the rows of one table by job and partition, stretch by stretch, and cuts each
-// partition at limit rows. rows is where those of the table lie, words are those of raw rows.
-func cutTable[T any](u *buffers, parts []part, limit int, table string, words []string, rows func(*row.Rows) *[]T) []*Batch {
-	var all []*Batch // of rows of one stream that follow each other
-	total := 0
+// stretches returns a batch for each run of rows of one stream, job and partition, and how many rows
+// there are in all.
+func stretches[T any](parts []part, table string, words []string, rows func(*row.Rows) *[]T) (all []*Batch, total int) {
 	for _, p := range parts {
 		left := *rows(p.rows)
 		for total += len(left); len(left) > 0; {
@@ -138,6 +136,13 @@ func cutTable[T any](u *buffers, parts []part, limit int, table string, words []
 		}
 	}
 
+	return all, total
+}
+
+// cutTable sorts the rows of one table by job and partition, stretch by stretch, and cuts each
+// partition at limit rows. rows is where those of the table lie, words are those of raw rows.
+func cutTable[T any](u *buffers, parts []part, limit int, table string, words []string, rows func(*row.Rows) *[]T) []*Batch {
+	all, total := stretches(parts, table, words, rows)
 	slices.SortStableFunc(all, (*Batch).compare)
 	var sorted []T
 	if len(all) == 1 { // inserted where they lie

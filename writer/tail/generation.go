@@ -95,19 +95,16 @@ func (s *Stream) sameLast(f *file, r *segment.Reader) bool {
 // the one that was read before, and places the reader.
 func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 	line, _, err := r.Next()
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		if f.known && f.offset > 0 {
 			s.regenerate(f) // it was cut down to nothing
 		}
 
 		return false, nil
-	}
-
-	if errors.Is(err, segment.ErrTruncated) {
+	case errors.Is(err, segment.ErrTruncated):
 		return false, nil
-	}
-
-	if err != nil {
+	case err != nil:
 		return false, s.wrap(err)
 	}
 
@@ -137,8 +134,7 @@ func (s *Stream) identify(f *file, r *segment.Reader, v Visitor) (bool, error) {
 
 	f.seen = max(f.seen, f.size)
 	if !f.known {
-		f.known, f.first, f.meta = true, first, own
-		f.id = id
+		f.known, f.first, f.meta, f.id = true, first, own, id
 		if f.gen > 0 && !own {
 			f.id = record.HashID(id.String(), "generation", strconv.Itoa(f.gen))
 		}

@@ -112,36 +112,31 @@ func Conform(t *testing.T, open func(t *testing.T) ship.Sink) {
 			want(t, ctx, sink, b, none(b))
 		}
 	})
-	t.Run("PartStored", func(t *testing.T) {
-		for _, b := range ship.Cut(Rows(job, 3, 2990, 32)) {
-			got := stored(t, ctx, sink, b)
-			for i, g := range got {
-				if had := known(b, i); g != had {
-					t.Fatalf("%s row %d stored %t, want %t", b.Table, i, g, had)
-				}
-			}
-		}
-	})
+	t.Run("PartStored", func(t *testing.T) { part(t, ctx, sink, job) })
 	t.Run("RankVersions", func(t *testing.T) { ranks(t, ctx, sink, job) })
 	t.Run("LedgerAndVerdicts", func(t *testing.T) { others(t, ctx, sink, job) })
-	t.Run("EndedContext", func(t *testing.T) {
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		for i := range 20 { // a client may send a block or not
-			b := ship.Cut(Rows(job, 9, 1+10*i, 5))[0]
-			if err := sink.Insert(ended, b); err != nil {
-				want(t, ctx, sink, b, none(b))
-			}
-		}
-	})
+	t.Run("EndedContext", func(t *testing.T) { ended(t, ctx, sink, job) })
 	if err := sink.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
+	}
+}
+
+// part asks for the last ten of the 3000 steps that are stored, and 22 behind them.
+func part(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
+	for _, b := range ship.Cut(Rows(job, 3, 2990, 32)) {
+		got := stored(t, ctx, sink, b)
+		for i, g := range got {
+			if had := known(b, i); g != had {
+				t.Fatalf("%s row %d stored %t, want %t", b.Table, i, g, had)
+			}
+		}
 	}
 }
 
 // known tells whether row i of b is one of the 3000 first steps' rows.
 func known(b *ship.Batch, i int) bool { return b.Origin(i).StartNs < Base+3000*1_000_000_000 }
 
+// ranks stores the second version of an identity beside the first: versions are different rows.
 func ranks(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	second := &row.Rows{Ranks: []row.Rank{Rank(job, 3, 2)}}
 	b := ship.Cut(second)[0]
@@ -152,6 +147,7 @@ func ranks(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	want(t, ctx, sink, first, []bool{true, true, false})
 }
 
+// others stores an entry of the ledger, and a verdict, which may be stored twice.
 func others(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	entry := row.Ledger{Job: job, Rank: 3, Segment: 5, Name: "1753000000", State: "emitted", Kind: "Step", Records: 7, AtNs: Base}
 	second := entry
@@ -164,6 +160,19 @@ func others(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	for range 2 { // the second stores nothing
 		if err := ship.Verdicts(ctx, sink, v); err != nil {
 			t.Fatalf("Verdicts: %v", err)
+		}
+	}
+}
+
+// ended inserts under a context that has ended. A client may have sent the block before it looked;
+// where it says that it failed, nothing is stored.
+func ended(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for i := range 20 {
+		b := ship.Cut(Rows(job, 9, 1+10*i, 5))[0]
+		if err := sink.Insert(over, b); err != nil {
+			want(t, ctx, sink, b, none(b))
 		}
 	}
 }
