@@ -7,7 +7,9 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-const mostArrivals = 8 // at either end
+// mostArrivals is how many ranks stand at either end: who enters last and who waits are asked for,
+// and sixteen lines fit a screen.
+const mostArrivals = 8
 
 // arrivalRows are the ranks at either end of the order as words: rank, node, late, waited,
 // last. Ranks that are left out stand between the first mostArrivals and the others.

@@ -10,15 +10,15 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// A page has at most so many charts, with so many points each.
+// Bounds of a page's charts: one is about 20 KB of the page, whose matrices have 3 MiB of its 5 MB.
 const (
-	chartsANode = 3
-	chartsAll   = 24
-	chartPoints = 480
+	chartsANode = 3   // of a node, in the order of its evidence
+	chartsAll   = 24  // of all nodes together
+	chartPoints = 480 // a line is 558 wide on the page: about a point a pixel
 )
 
 // chart is one rank against its peers over the steps. Lists are equally long; a
-// null is "not measured".
+// null means not measured.
 type chart struct {
 	Node   string     `json:"node"`
 	Rank   int        `json:"rank"`
@@ -122,8 +122,8 @@ func point(x float64) *float64 {
 	return &x
 }
 
-// markAt returns the bin, of so many, that holds a step, -1 when the step is after the last. A step that was
-// not recorded is in the bin of the next one.
+// markAt returns which of count bins holds a step, -1 when the step is after the last. A step that
+// was not recorded is in the bin of the next one.
 func markAt(p *picture, count int, step int64) int {
 	at := p.stepIndex(step)
 	if at >= len(p.Columns) {

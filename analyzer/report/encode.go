@@ -21,9 +21,9 @@ const firstCells = 6 << 20
 // bin is the i-th of count ranges of n steps, as indexes: a column of the page's matrices, a point of a line.
 func bin(i, count, n int) (from, to int) { return i * n / count, (i + 1) * n / count }
 
-// encodeLayers encodes the layers in one common width in which they fit the budget, and returns that: how many
-// columns there are. How well a layer compresses is not known before, so each try has a third less cells than
-// the one before.
+// encodeLayers encodes all layers with the same number of columns, so many that they fit the budget, and
+// returns that number. How well a layer compresses is not known before, so each try has a third fewer cells
+// than the one before.
 func encodeLayers(p *picture, layers []layer) (columns int, err error) {
 	if len(layers) == 0 {
 		return 0, nil
@@ -58,7 +58,7 @@ func (l *layer) encode(columns int, p *picture) error {
 			from, to := bin(i, columns, len(p.Columns))
 			x := mean(l.values[r.row][from:to])
 			if l.Ratio {
-				x = math.Log(x) // of what is not above 0 nothing is drawn
+				x = math.Log(x) // a ratio is above 0, or NaN
 			}
 
 			cells = append(cells, quantise(x, l.Levels))
@@ -99,10 +99,10 @@ func mean(values []float32) float64 {
 // Levels of ratios are symmetric around code 128: steps of 0.5 % near 1, then
 // growing by 4 % a code, so that 127 codes reach beyond a factor of 20.
 const (
-	middle    = 128
-	fineStep  = 0.005
-	fineCodes = 40
-	growth    = 1.04
+	middle    = 128   // the code of 1, "equal to peers"
+	fineStep  = 0.005 // between two codes near the middle, in natural logarithms
+	fineCodes = 40    // on either side of the middle: up to a factor of 1.22
+	growth    = 1.04  // of the step from each code to the next one beyond
 )
 
 // ratioLevels are the logarithms that codes of ratios stand for, from code 1 on.

@@ -53,6 +53,8 @@ func (p *Printer) Explain(v *verdict.Verdict) error {
 	return p.err
 }
 
+// explainNode writes what is wrong with a node, the evidence, its ranks over time, how sure that is, and
+// what to do. A node that has recovered needs nothing done.
 func explainNode(p *Printer, n verdict.Node) {
 	p.printf("\n%s  %s, cause %s\n", p.in(bold, plain(n.Node)), p.in(stateStyles[n.State], plain(n.State)), plain(n.Cause))
 	p.wrapped("  ", nodeSentence(n))
@@ -119,6 +121,7 @@ func evidenceSentence(e verdict.Evidence) string {
 	return s + "."
 }
 
+// explainLink writes what is slow about a group, and why the time that is compared is the wire's.
 func explainLink(p *Printer, l verdict.Link) {
 	p.printf("\n%s  %s\n", p.in(bold, "Group "+plain(l.Group)), p.in(stateStyles[l.State], plain(l.State)))
 	p.wrapped("  ", linkSentence(l))
@@ -137,6 +140,7 @@ func stages(list []int) string {
 	return "(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]") + ", counted from 0)"
 }
 
+// costOfFinding says what a finding costs the job; a cost of 0 is one that isn't known.
 func costOfFinding(f verdict.Finding) string {
 	if !(f.JobImpact > 0) {
 		return "What it costs can't be told from what was recorded."

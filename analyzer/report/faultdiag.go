@@ -33,8 +33,9 @@ type faultDiag struct {
 // node's own name, isSlow where it is a degraded or intermittent culprit.
 //
 // degradationLevel is what the step time has grown by because of the node.
-// Compute and unattributed culprits are slowCalculateRanks, host ones also
-// slowHostNodes, data loading and checkpoints slowIORanks. A slow link of two
+// Compute and unattributed culprits are slowCalculateRanks, those with a slow host
+// slowHostNodes, data loading and checkpoints slowIORanks; the ranks of one with a slow
+// network are a slowCommunicationDomain. A slow link of two
 // ranks (dims says "pp") is in slowSendRanks by its first rank, others are
 // slowCommunicationDomains; slowCommunicationRanks are the ranks of both. dims tells
 // a group's dimension, "" where it is not known.

@@ -32,6 +32,7 @@ var scripts embed.FS
 // other. They share a scope.
 var pageJS = joined("page", "words", "colours", "map", "topology", "charts")
 
+// joined puts the named scripts of the page together.
 func joined(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
@@ -46,6 +47,8 @@ func joined(names ...string) string {
 	return all.String()
 }
 
+// pageTemplate is the page. What it shows in words goes through the same functions as the table's and
+// explain's, so that the three never say a thing in two ways.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"times": times, "percent": percent, "seconds": seconds, "evidence": evidenceName, "plain": plain,
 	"ranks": func(r []int) string { return rankList(r, 12) }, "names": func(l []string) string { return names(l, 8) },
@@ -111,6 +114,7 @@ func HTML(w io.Writer, v *verdict.Verdict, f *frame.Frame, step *arrival.View, m
 	return nil
 }
 
+// hashOf is the source expression of a Content-Security-Policy that lets just this text run.
 func hashOf(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

@@ -38,6 +38,7 @@ const perStep = "a step"
 // take without the excess, not beside the peers': their steps are as long.
 const stepMetric = "step"
 
+// measureOf returns a metric in words, one that a newer detector knows by its own name, without a layer.
 func measureOf(metric string) measure {
 	for _, m := range measures {
 		if m.metric == metric {

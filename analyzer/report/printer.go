@@ -13,7 +13,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
-// ANSI sequences.
+// ANSI sequences. The colours are those of the terminal's palette, dark on light or light on dark.
 const (
 	reset  = "\x1b[0m"
 	bold   = "\x1b[1m"
@@ -57,6 +57,7 @@ func NewPrinter(w io.Writer) *Printer {
 // width is how many columns a line has: a narrower window breaks it itself.
 func (p *Printer) width() int { return max(40, cmp.Or(p.Width, 100)) }
 
+// printf writes, unless something before could not be written.
 func (p *Printer) printf(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.W, format, args...)

@@ -8,6 +8,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
+// toneStyles and toneMarks say how serious a verdict is, by tone. The mark says it where there are no
+// colours.
 var toneStyles = map[string]string{good: green, note: green, warn: yellow, bad: red, unknown: cyan}
 var toneMarks = map[string]string{good: "✓", note: "✓", warn: "▲", bad: "●", unknown: "?"}
 
@@ -110,6 +112,7 @@ func impactNote(impact float64) string {
 	return " " + percent(impact) + " of step time"
 }
 
+// stateStyles are the colours of a node's or link's state; a state that is new here has none.
 var stateStyles = map[string]string{
 	verdict.Degraded: red + bold, verdict.Intermittent: red, verdict.Suspect: yellow, verdict.Recovered: green,
 }
@@ -175,7 +178,7 @@ func sure(confidence float64) string {
 
 // evidenceLines prints the first pieces of evidence, and the detector's own words.
 func evidenceLines(p *Printer, n verdict.Node) {
-	const most = 4
+	const most = 4 // lines a node; explain has all
 	for i, e := range n.Evidence {
 		if i == most {
 			p.printf("    %s\n", p.in(dim, fmt.Sprintf("and %d more measurements (laggard explain shows them)", len(n.Evidence)-most)))
@@ -208,7 +211,7 @@ func sparkLines(p *Printer, n verdict.Node) {
 		return
 	}
 
-	const most = 2
+	const most = 2 // ranks a node; the page has all
 	for _, number := range n.Ranks[:min(most, len(n.Ranks))] {
 		i := picture.rowOf(number)
 		if i < 0 {
@@ -223,6 +226,7 @@ func sparkLines(p *Printer, n verdict.Node) {
 	}
 }
 
+// linksTable prints a line a link, under it when it began and the detector's own words.
 func linksTable(p *Printer, links []verdict.Link) {
 	head := []string{"LINK (GROUP)", "STATE", "NODES", "RANKS", "SLOWDOWN", "COSTS", "SINCE"}
 	var lines [][]string

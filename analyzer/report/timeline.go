@@ -55,14 +55,14 @@ func timelineRows(v *arrival.View) (rows [][]string) {
 
 // The picture of a step, in units of its own: as many to a second as make it plotWide.
 const (
-	plotLeft  = 172.0
+	plotLeft  = 172.0 // room for the names of ranks and nodes
 	plotWide  = 960.0
-	plotTop   = 26.0
-	workHigh  = 20.0
-	commHigh  = 13.0
-	mostLanes = 3
-	tickWide  = 44.0
-	finest    = 0.6 // narrower ones of a kind that lie side by side are one bar
+	plotTop   = 26.0 // room for the labels of the ticks
+	workHigh  = 20.0 // of a rank's bar of work
+	commHigh  = 13.0 // of a lane of transfers
+	mostLanes = 3    // of transfers that overlap; those beyond share the last one
+	tickWide  = 44.0 // of a tick's label
+	finest    = 0.6  // narrower ones of a kind that lie side by side are one bar
 )
 
 // stepPicture is what the page's template draws of a step.
@@ -170,6 +170,7 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 	}
 }
 
+// seconds64 turns nanoseconds into seconds.
 func seconds64(ns int64) float64 { return float64(ns) / 1e9 }
 
 // tickOf is a round number of seconds of which some eight make the whole.

@@ -46,7 +46,7 @@ func (p *Printer) WhatIf(v *verdict.Verdict, r *whatif.Result) error {
 
 const (
 	noteworthy = 1.02 // a slowdown below is noise of the replay
-	mostRanks  = 8
+	mostRanks  = 8    // lines; the others gain less
 )
 
 // clamp keeps a share in 0…1: a replay may gain a little more than there was to gain.

@@ -147,11 +147,12 @@ func besides(n verdict.Node, links []verdict.Link) string {
 	}
 }
 
+// inState returns the nodes in a state.
 func inState(nodes []verdict.Node, state string) []verdict.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n verdict.Node) bool { return n.State != state })
 }
 
-// called are nodes and links as they are called.
+// called returns the names of nodes and links, as sentences have them.
 func called(nodes []verdict.Node, links []verdict.Link) (list []string) {
 	for _, n := range nodes {
 		list = append(list, n.Node)
@@ -267,6 +268,7 @@ func nodeSentence(n verdict.Node) string {
 	return s + ". " + cost(n.JobImpact, n.JobImpactMax)
 }
 
+// linkSentence says how slow a group's transfers are, where, since when, and what that costs.
 func linkSentence(l verdict.Link) string {
 	on := ""
 	if len(l.Nodes) > 0 {
@@ -301,7 +303,7 @@ func Costs(impact, most float64) string {
 	return "at most " + smallShare(most)
 }
 
-// smallShare is percent in words that can't be read as nothing.
+// smallShare is percent, in words where a figure would read as nothing.
 func smallShare(x float64) string {
 	if x > 0 && x < 0.001 {
 		return "less than 0.1%"
@@ -319,6 +321,7 @@ func costCell(impact, most float64) string {
 	return percent(impact)
 }
 
+// findingTitles are what is wrong with a job that no node is to blame for, by kind of finding.
 var findingTitles = map[string]string{
 	verdict.WorkloadImbalance: "Replicas get uneven work.",
 	verdict.StageImbalance:    "Pipeline stages are unevenly loaded.",
@@ -329,6 +332,7 @@ var findingTitles = map[string]string{
 	verdict.RecordingOff:      "Part of the job was not recorded: the switch was off.",
 }
 
+// findingTitle is a finding as one sentence: of a kind that is new here the kind's own word.
 func findingTitle(f verdict.Finding) string {
 	if t, ok := findingTitles[f.Kind]; ok {
 		return t
