@@ -30,6 +30,7 @@ type timelines struct {
 // mostLines bounds the ranks that are read side by side.
 const mostLines = 32
 
+// flags adds the settings to explain's.
 func (o *timelines) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.files, "timeline", nil, "write one step of a few ranks side by side to FILE.json (a Chrome trace for ui.perfetto.dev) or FILE.html (the report with it); may be given twice. Needs raw ranges, as --what-if")
 	f.Int64Var(&o.step, "step", -1, "with --timeline: which step (default: where the culprit cost most, else the last complete one)")

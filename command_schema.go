@@ -30,6 +30,7 @@ type schemaOptions struct {
 	ttl     []string
 }
 
+// flags adds the settings of both commands.
 func (o *schemaOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.cluster, "cluster", "", "Replicated tables on this cluster, with Distributed ones in front")

@@ -208,6 +208,7 @@ func (t *traceCall) recorders(ctx context.Context) (recorders []trace.Recorder, 
 	return recorders, err
 }
 
+// traceTable prints a line a recorder: what it was told to record, what it records, and since when.
 func traceTable(w io.Writer, recorders []trace.Recorder) error {
 	if len(recorders) == 0 {
 		_, err := fmt.Fprintln(w, "no recorder: has a trainer begun its first range, is LAGGARD_RUN (or --job) the right one?")

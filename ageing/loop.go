@@ -217,12 +217,14 @@ func (l *Loop) over(t *tree) error {
 		l.o.Dir, l.o.Cap, t.other)
 }
 
+// count changes the figures that other goroutines read.
 func (l *Loop) count(add func(*Stats)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	add(&l.stats)
 }
 
+// errLedger is in the error of a deletion that the account could not note before: nothing more may be deleted.
 var errLedger = errors.New("write the loss to the ledger")
 
 // pass deletes one pass of the plan and logs what went.

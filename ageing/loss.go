@@ -124,6 +124,9 @@ func refused(err error) error {
 	return nil
 }
 
+// line counts one line of a segment that is to be deleted. What no reader would have counted as stored either
+// is dropped, not aged: torn lines, and losses that can't be true. A TaskD range has up to four lines and counts
+// once, by its start on the host.
 func (t *tally) line(line []byte) {
 	n := uint64(len(line) + 1)
 	switch typ, err := t.parser.Parse(line); {

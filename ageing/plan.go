@@ -116,6 +116,9 @@ func number(so bool) int {
 	return 0
 }
 
+// compare orders segments by how little is lost with them: those whose loss is in the ledger already, then those
+// that a store has, then the oldest. Names, jobs and ranks decide between equals, so that two looks at one tree
+// plan the same.
 func compare(a, b *candidate) int {
 	return cmp.Or(
 		number(b.accounted)-number(a.accounted),

@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// units are factors of bytes by their words in lower case: decimal ones and binary ones.
 var units = map[string]int64{
 	"": 1, "b": 1,
 	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,

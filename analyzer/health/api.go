@@ -139,6 +139,8 @@ type backoff struct {
 	told  time.Time
 }
 
+// Waits after a failure double from the first to the most, which the tenth reaches; tellEvery is how often a lasting one is
+// logged.
 const (
 	firstWait = time.Second
 	mostWait  = 5 * time.Minute

@@ -33,7 +33,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Reasons of the condition.
+// Reasons of the condition. They are words for programs: one that was written once is never renamed.
 const (
 	reasonNone = "NoProblem"
 	// reasonHarmless: a node is slow, and the job hardly waits for it.
@@ -41,6 +41,7 @@ const (
 	reasonEnded    = "JobEnded"
 )
 
+// reasons are the condition's reasons of degraded nodes, by cause.
 var reasons = map[string]string{
 	verdict.Compute: "SlowCompute", verdict.HostDelay: "SlowHost", verdict.DataLoader: "SlowDataLoader",
 	verdict.Checkpoint: "SlowCheckpoint", verdict.Communication: "SlowCommunication", verdict.Unattributed: "SlowUnattributed",
@@ -82,7 +83,8 @@ const (
 	staleAfter = 2 * time.Hour
 	// eventNamespace is where events on nodes belong.
 	eventNamespace = "default"
-	// eventEvery bounds events of one node, maxSeen the events that are remembered.
+	// eventEvery bounds events of one node, maxSeen the events that are remembered, and maxMessage the
+	// text of a condition, bytes.
 	eventEvery = 10 * time.Minute
 	maxSeen    = 4096
 	maxMessage = 1024
@@ -142,6 +144,7 @@ type node struct {
 	Move *rescheduling `json:"move,omitempty"`
 }
 
+// state is what is kept over restarts, in Options.StateFile.
 type state struct {
 	// By name; one that is well and untouched stays, for when it was last said.
 	Nodes  map[string]*node     `json:"nodes"`
@@ -150,6 +153,8 @@ type state struct {
 	Events []event              `json:"events"`
 }
 
+// event is one of a verdict's short disturbances, as an event of the cluster; its name is made of what
+// happened, so that one that was posted before is refused by the server.
 type event struct {
 	Name, Node, Message string
 	At                  time.Time

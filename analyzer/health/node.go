@@ -39,6 +39,7 @@ type object struct {
 	}
 }
 
+// condition is one of a node's conditions: laggard reads its own.
 type condition struct {
 	Type, Status, Reason, Message string
 	LastTransitionTime            time.Time

@@ -241,6 +241,8 @@ func (g *Graph) load(k int, w *Work) {
 	}
 }
 
+// run returns how long the lane takes that was put on the clock, seconds: without a pipeline loading and passes,
+// one after the other.
 func (g *Graph) run(w *Work) float64 {
 	c := &g.clock
 	if g.stages == 1 {

@@ -17,6 +17,7 @@ const (
 	p2p
 )
 
+// named are the classes' words, by their numbers: a job's list of words begins with them.
 var named = [...]string{"forward", "backward", "loading", "launch", "gap", "p2p"}
 
 // timing is one recorded range of one rank, ns.
@@ -55,6 +56,8 @@ func (j *Job) Take(ranks []row.Rank, records []row.Record) {
 	}
 }
 
+// add takes a range. Communication counts as long as it blocked the rank, where that is known; what the step's
+// bounds enclose beside ranges is work as well, so they stand as two ranges without length.
 func (j *Job) add(r *row.Record) {
 	s := timing{start: r.StartNs, end: r.StartNs + r.DurNs, own: r.DurNs}
 	switch r.Kind {
@@ -93,6 +96,7 @@ func (j *Job) add(r *row.Record) {
 	of.ranges[int(r.Rank)] = append(of.ranges[int(r.Rank)], s)
 }
 
+// step returns what was recorded of a step.
 func (j *Job) step(n int64) *recorded {
 	s := j.steps[n]
 	if s == nil {

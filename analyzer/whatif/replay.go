@@ -26,6 +26,8 @@ type replay struct {
 	done, plays int
 }
 
+// newReplay returns the replay of steps whose ranks are these, in order. A rank that the layout does not know
+// counts to stage 0 of replica 0.
 func newReplay(j *Job, ranks []int, steps []*step) *replay {
 	r := &replay{ranks: ranks, steps: steps, classes: j.classes.List()}
 	for _, rank := range ranks {

@@ -52,8 +52,11 @@ type Writer interface {
 
 // Defaults of Options.
 const (
+	// A record is in a segment within the interval. A ring that gets a quarter full sooner
+	// is drained sooner (rush).
 	defaultInterval = 200 * time.Millisecond
-	defaultSync     = time.Second
+	// Lines of the last second are what a host that loses its power can lose.
+	defaultSync = time.Second
 )
 
 const (

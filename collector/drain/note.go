@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	// The limit is for a file that others wrote. The largest note, of 107 rings with 64 open ranges each, has some 150 KB.
 	noteName  = "agent.state"
 	noteLimit = 1 << 20
 )

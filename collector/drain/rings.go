@@ -10,6 +10,7 @@ import (
 	"github.com/laggard-dev/laggard/collector/ring"
 )
 
+// slotBytes is the size of a slot in a ring (schemas/FORMAT.md section 2.2): by it what was copied is counted in bytes.
 const slotBytes = 64
 
 // ringState is one ring file and how far it was drained.

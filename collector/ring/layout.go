@@ -31,10 +31,14 @@ const (
 	ProcessName = "process"
 	LockName    = "agent.lock"
 
+	// A process's identity file: a header of one page, then the strings that slots name by ids of
+	// 16 bits. 256 KiB hold 8,192 words of 17 to 24 bytes.
 	processHeader = 4096
 	stringsSize   = 256 << 10
 	processSize   = processHeader + stringsSize
 
+	// A ring file: a header of two pages, of which 4 KiB are the open-range table, then the slots. A
+	// slot is one cache line.
 	ringHeader = 8192
 	slotSize   = 64
 
@@ -54,7 +58,8 @@ const (
 	OpenLevels = 64
 )
 
-// Offsets in process.
+// Offsets in process, bytes (schemas/FORMAT.md section 2.1). What the agent writes (the switch) and what the
+// recorder counts are in cache lines of their own.
 const (
 	pVersion     = 8
 	pStringsOff  = 12
@@ -79,7 +84,8 @@ const (
 	pLostStrings = 384
 )
 
-// Offsets in ring-<n>.
+// Offsets in ring-<n>, bytes (schemas/FORMAT.md section 2.2). Each head and each tail has a cache line of its
+// own: the recorder writes heads, the agent tails.
 const (
 	rVersion     = 8
 	rHeaderSize  = 12

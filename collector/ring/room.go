@@ -9,7 +9,9 @@ import (
 )
 
 const (
-	// userBytes and userFolders bound what one user's processes take of a run directory.
+	// userBytes and userFolders bound what one user's processes take of a run directory, which is memory
+	// of the host: at least sixteen processes fit, however many their threads (budget), and a job that
+	// restarts in a loop without an agent does not fill the host.
 	userBytes   = 256 << 20
 	userFolders = 1024
 

@@ -14,6 +14,7 @@ const ahead = 32
 // The assembly reads it.
 const _ = ahead
 
+// fastStores says that publishSlot, openSlot and endSlot can be used: their checksum is the CRC32 instruction of SSE4.2.
 var fastStores = cpu.X86.HasSSE42
 
 // publishSlot writes the next slot of l, which has room, stores the head, and counts

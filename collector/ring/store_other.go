@@ -2,6 +2,7 @@
 
 package ring
 
+// fastStores is false: slots are written in Go, with atomic stores where order counts.
 const fastStores = false
 
 func publishSlot(*lane, *Slot, *byte)    { panic("BUG: no fast stores on this processor") }

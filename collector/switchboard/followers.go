@@ -24,7 +24,8 @@ const (
 	listMethod       = "/" + followersService + "/List"
 
 	// tellEvery is how often an agent looks at its recorders; it tells what has
-	// changed at once and the rest every tellAgain.
+	// changed at once and the rest every tellAgain, for the server may have been
+	// started again and know nothing.
 	tellEvery = time.Second
 	tellAgain = 10 * time.Second
 	// forgetAfter is when a node that tells nothing any more is left out.

@@ -27,7 +27,8 @@ type Subscriber struct {
 }
 
 // Pauses between attempts to reach the server: doubled each time, half of it by
-// chance so that a thousand agents don't come back together.
+// chance so that a thousand agents don't come back together. The last is how long a
+// switch may come late after the server is back.
 const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 15 * time.Second

@@ -28,6 +28,7 @@ type Acks struct {
 // ackThreads is how many threads Acks has room for.
 const ackThreads = 64
 
+// ackSize is a cache line, so that threads which count do not slow each other.
 const ackSize = 64
 
 // NewAcks makes the shared memory beside a run directory.

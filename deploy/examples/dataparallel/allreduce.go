@@ -47,6 +47,7 @@ func joinRing(rank, world int, listener net.Listener, addresses []string, timeou
 	return r, nil
 }
 
+// close closes the connections to both neighbours.
 func (r *ring) close() {
 	if r.next != nil {
 		r.next.Close()

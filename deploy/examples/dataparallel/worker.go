@@ -59,11 +59,11 @@ const defaultSlices = 24
 const (
 	sliceIterations = 30_000 // about 0.1 ms of arithmetic
 	slicePause      = 2 * time.Millisecond
-	loadPause       = 3 * time.Millisecond
-	parameters      = 1 << 16
-	tokens          = 1 << 16 // that experts trade
-	buckets         = 4       // gradient all-reduces a step
-	checkpointEvery = 10      // steps
+	loadPause       = 3 * time.Millisecond // of a batch
+	parameters      = 1 << 16              // gradients of a step, shared out over the buckets
+	tokens          = 1 << 16              // that experts trade
+	buckets         = 4                    // gradient all-reduces a step
+	checkpointEvery = 10                   // steps
 	checkpointBytes = 1 << 20
 	joinTimeout     = 30 * time.Second
 )
@@ -143,6 +143,7 @@ func open(c Config) (*worker, error) {
 	return w, nil
 }
 
+// close ends what open began, in the reverse order.
 func (w *worker) close() {
 	if w.ring != nil {
 		w.ring.close()
