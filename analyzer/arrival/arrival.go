@@ -125,19 +125,20 @@ func (j *Job) collectives() [][]call {
 		}
 	}
 
-	byRank := func(a, b call) int {
+	// alike is 0 for calls of one operation in one group and step, of which there may be several.
+	alike := func(a, b call) int {
 		return cmp.Or(strings.Compare(a.group, b.group), cmp.Compare(a.step, b.step), cmp.Compare(a.repeat, b.repeat), strings.Compare(a.op, b.op))
 	}
 	slices.SortFunc(j.calls, func(a, b call) int {
-		return cmp.Or(byRank(a, b), cmp.Compare(a.rank, b.rank), cmp.Compare(a.start, b.start))
+		return cmp.Or(alike(a, b), cmp.Compare(a.rank, b.rank), cmp.Compare(a.start, b.start))
 	})
 	for i := 1; i < len(j.calls); i++ {
-		if a, b := &j.calls[i-1], &j.calls[i]; byRank(*a, *b) == 0 && a.rank == b.rank {
+		if a, b := &j.calls[i-1], &j.calls[i]; alike(*a, *b) == 0 && a.rank == b.rank {
 			b.nth = a.nth + 1
 		}
 	}
 
-	same := func(a, b call) int { return cmp.Or(byRank(a, b), cmp.Compare(a.nth, b.nth)) }
+	same := func(a, b call) int { return cmp.Or(alike(a, b), cmp.Compare(a.nth, b.nth)) }
 	slices.SortFunc(j.calls, func(a, b call) int { return cmp.Or(same(a, b), cmp.Compare(a.rank, b.rank)) })
 	var all [][]call
 	for from := 0; from < len(j.calls); {
@@ -251,7 +252,8 @@ func middle(members []call, offsets map[uint32]int64) int64 {
 	return median(ends)
 }
 
-// median is without the overflow of a sum: stamps are ns since 1970.
+// median sorts the values; 0 for none. The two in the middle are not added up: stamps are ns since 1970, and the
+// sum of two would overflow.
 func median(values []int64) int64 {
 	if len(values) == 0 {
 		return 0
@@ -266,7 +268,8 @@ func median(values []int64) int64 {
 	return values[n/2-1] + (values[n/2]-values[n/2-1])/2
 }
 
-// tell sums up who came when.
+// tell sums up by how much each rank was the later one, how long it waited and how often it was last. The first
+// in the list waited least.
 func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdict.Arrivals {
 	type sum struct {
 		late, waited int64

@@ -119,6 +119,7 @@ func splitHosts(spec string) (string, []string) {
 	return scheme + "://" + rest[:user] + hosts[0] + rest[end:], hosts[1:]
 }
 
+// defaultPort is the port on which a server that nobody configured otherwise listens.
 func (a *Address) defaultPort() string {
 	switch {
 	case a.HTTP && a.Secure:
@@ -132,6 +133,7 @@ func (a *Address) defaultPort() string {
 	return "9000"
 }
 
+// parameters reads what follows the '?'. An unknown one is an error: a misspelt secure would send rows in the clear.
 func (a *Address) parameters(q url.Values) error {
 	texts := map[string]*string{
 		"ca": &a.CAFile, "server_name": &a.ServerName, "cert": &a.CertFile, "key": &a.KeyFile,

@@ -125,6 +125,8 @@ func (o Options) named() Options {
 	return o
 }
 
+// statements makes one table: on a cluster the local one of each host first, then the Distributed one
+// before them, which takes its columns from that.
 func statements(v Version, o Options, table string) []string {
 	d := ddl{o: o, version: v}
 	create := render(source(v, table), d)
@@ -217,6 +219,7 @@ func Literal(s string) string {
 	return "'" + strings.NewReplacer("\\", "\\\\", "'", "\\'", "\x00", "\\0", "\n", "\\n", "\r", "\\r", "\t", "\\t").Replace(s) + "'"
 }
 
+// source is a table's SQL file, of the set that the server's version understands.
 func source(v Version, table string) string {
 	set := "plain"
 	if v.current() {
@@ -265,6 +268,7 @@ func (d ddl) Table(table string) string {
 	return d.name(table)
 }
 
+// name is a table's name with its database, quoted. Without a database it is that of the connection.
 func (d ddl) name(table string) string {
 	if d.o.Database == "" {
 		return Quote(table)

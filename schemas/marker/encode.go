@@ -94,6 +94,7 @@ func nameLength(name, domain []byte) int {
 	return n
 }
 
+// thread is what stands for the thread in a line: the record's where it is the host's, for a device's is its stream.
 func (e *Encoder) thread(r *record.Record) uint32 {
 	if r.Side == record.Host && r.Thread != 0 {
 		return uint32(r.Thread)
@@ -147,6 +148,7 @@ func communicationName(r *record.Record) []byte {
 	return append(b, '}')
 }
 
+// taskdDtype is an element type in TaskD's words: ours but for two.
 func taskdDtype(dtype string) string {
 	switch dtype {
 	case "":

@@ -182,6 +182,7 @@ type commFields struct {
 	op, group, dtype, count, src, dest []byte
 }
 
+// set keeps the value of a key that is needed; the others are skipped.
 func (f *commFields) set(key string, v []byte) {
 	switch key {
 	case "opName":
@@ -274,6 +275,7 @@ func (c *cursor) token(s string) {
 	c.expect(s)
 }
 
+// space skips white space, JSON's four.
 func (c *cursor) space() {
 	for c.i < len(c.b) && (c.b[c.i] == ' ' || c.b[c.i] == '\t' || c.b[c.i] == '\n' || c.b[c.i] == '\r') {
 		c.i++

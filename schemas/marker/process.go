@@ -101,6 +101,7 @@ func (r *Range) repeated() bool {
 	return r.Stream == hostStream && r.DeviceStart == r.HostStart && r.DeviceEnd == r.he
 }
 
+// complete reports whether all lines of the range have come: two, and of one on a device two more.
 func (r *Range) complete() bool {
 	all := haveHostStart | haveHostEnd
 	if r.OnDevice {

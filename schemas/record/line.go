@@ -19,6 +19,7 @@ const (
 	LineTaskD   LineType = 6 // "Kind": package schemas/marker reads it
 )
 
+// firstKeys are the keys by which lines are told apart, by type.
 var firstKeys = [...]string{
 	LineUnknown: "unknown", LineRecord: "kind", LineMeta: "meta", LineLoss: "loss", LineSwitch: "switch", LineEnd: "end", LineTaskD: "Kind",
 }

@@ -93,6 +93,7 @@ func (w *Writer) Records(records []row.Record) {
 	}
 }
 
+// record writes one range, as a slice on the track of its rank, kind, side and thread.
 func (w *Writer) record(r *row.Record) {
 	w.start(r.StartNs)
 	w.process(r.Rank, r.Node, r.StartNs)

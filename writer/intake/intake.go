@@ -40,7 +40,8 @@ const (
 	defaultGrace = 20 * time.Second
 	// DefaultGiveUp is how long Once lets a store fail.
 	DefaultGiveUp = 5 * time.Minute
-	rescanEvery   = time.Second
+	// rescanEvery is how late something is seen that no hint tells of, on NFS for instance.
+	rescanEvery = time.Second
 	// scanApart bounds the cost of hints: a busy directory changes all the time.
 	scanApart = 100 * time.Millisecond
 	// markEvery is how far what is acknowledged may lag behind what is stored: a mark is
@@ -48,8 +49,10 @@ const (
 	// while one before the current is not, it is markBehind.
 	markEvery  = 3 * time.Second
 	markBehind = time.Second
-	noteEvery  = time.Second
-	saveEvery  = 3 * time.Second
+	// noteEvery bounds what metrics and ageing may lag behind, saveEvery what is read again after a
+	// kill: the store then says what it has.
+	noteEvery = time.Second
+	saveEvery = 3 * time.Second
 )
 
 // RankFiles is how many descriptors a Follower's rank directory takes beside its
@@ -90,6 +93,7 @@ type Options struct {
 	Progress func(read, known int64)
 }
 
+// withDefaults fills in what Once and a Follower have in common.
 func (o Options) withDefaults() Options {
 	o.Grace = cmp.Or(max(o.Grace, 0), defaultGrace)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))

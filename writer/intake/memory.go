@@ -32,7 +32,7 @@ const (
 	OverheadRank = 128 << 10
 )
 
-// limitMemory makes the collector keep the process within memory and the overheads of so
+// limitMemory makes the garbage collector keep the process within memory and the overheads of so
 // many ranks, unless its environment says GOMEMLIMIT, until what it returns is called.
 // Code and stacks are half of the Overhead.
 func limitMemory(memory int64, ranks int) (restore func()) {

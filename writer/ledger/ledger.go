@@ -27,6 +27,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
+// Where the ledger lies in a profiling directory: in a folder whose dot keeps it from being taken for a job.
 const (
 	folder = ".laggard"
 	name   = "ledger"
@@ -62,6 +63,7 @@ func Path(dir string) string { return filepath.Join(dir, folder, name) }
 // cuts off a torn last line.
 func Open(dir string) (*Ledger, error) { return openWith(dir, openFile) }
 
+// openWith is Open with the file that open returns.
 func openWith(dir string, open func(path string) (file, error)) (*Ledger, error) {
 	l := &Ledger{path: Path(dir), open: open}
 	if err := makeFolder(dir); err != nil {

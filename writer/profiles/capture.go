@@ -104,6 +104,7 @@ func dimOf(what string) string {
 	return ""
 }
 
+// stepMark begins the annotation that PyTorch's profiler makes of each of its steps; the number follows.
 const stepMark = "ProfilerStep#"
 
 // annotated returns the range that an annotation stands for.

@@ -175,6 +175,7 @@ func (f *folder) misfits(format *format, leads []*profileFile) (all, others []Pr
 	return all, others
 }
 
+// notFollowed is the problem with a link: it may lead anywhere, and the folder may be somebody else's.
 const notFollowed = "a symbolic link, which is not followed"
 
 // none says what there is instead of profiles.

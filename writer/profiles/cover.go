@@ -18,6 +18,7 @@ type cover struct {
 // mostIntervals bounds a cover: 64 MB.
 const mostIntervals = 4 << 20
 
+// add takes an interval. Where there is no more room those that are there are merged first.
 func (c *cover) add(from, to int64) {
 	if n := len(c.all); n > 0 {
 		if last := &c.all[n-1]; from >= last.from && from <= last.to {

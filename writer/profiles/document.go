@@ -15,6 +15,7 @@ import (
 // every event would be read a second time for its seven fields.
 
 const (
+	// documentChunk is how much is read at once: some thousand events.
 	documentChunk = 1 << 20
 	// mostElement bounds one element, or one value beside the list.
 	mostElement = 16 << 20

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// mostFiles and deepest bound what is looked at below a folder.
+	// mostFiles and deepest bound what is looked at below a folder: somebody may give his home. What is
+	// beyond them is told.
 	mostFiles = 1 << 16
 	deepest   = 8
 	// headSize is how much of a file a format decides by. A trace of many devices lists
@@ -247,6 +248,7 @@ type ctxReader struct {
 	r   io.Reader
 }
 
+// Read implements io.Reader.
 func (c ctxReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err

@@ -57,6 +57,7 @@ type inspected struct {
 	timed bool
 }
 
+// readInspector reads one log. What the plugin or the file lost is told, and the rest given.
 func readInspector(ctx context.Context, f *profileFile, out *output) error {
 	l := &inspectorLog{f: f, out: out, comms: map[communicator]int{}}
 	scan := func(r io.Reader) error { return scanObjects(r, l.object) }

@@ -22,6 +22,7 @@ func memberOf(object []byte, key string) (found []byte) {
 	return found
 }
 
+// errNoObject is returned by members where a list, a number or nothing begins.
 var errNoObject = errors.New("no object")
 
 // members calls each with the keys and values of the object that begins at b[i], until it returns

@@ -32,6 +32,7 @@ var nsight = format{
 	Read: readNsight,
 }
 
+// nsightKernels is the table of what ran on the GPUs; an export has only the tables that something was recorded of.
 const nsightKernels = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 // nsightFile is one export while it is read.

@@ -30,6 +30,7 @@ type database struct {
 }
 
 const (
+	// sqliteMagic begins every SQLite file, whatever it is called.
 	sqliteMagic = "SQLite format 3\x00"
 	// sqliteName is what the file is called in the file system that SQLite sees.
 	sqliteName = "profile"

@@ -21,6 +21,7 @@ const (
 	Deep
 )
 
+// selectionWords are the words of --records, by selection.
 var selectionWords = [...]string{Light: "light", None: "none", All: "all", Deep: "deep"}
 
 // ParseSelection returns the selection that --records names.

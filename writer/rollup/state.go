@@ -185,6 +185,7 @@ func (s *Stream) leaveReplay(offset int64) {
 	}
 }
 
+// goLive ends reading again: from the next line on everything counts, and no ring is compared with what it was.
 func (s *Stream) goLive() {
 	s.replay, s.counts = false, &s.account
 	s.pairer.Live()

@@ -56,6 +56,7 @@ type sums struct {
 	merged, waits           []interval // of the ones that are being compared
 }
 
+// reset empties the sums and keeps the memory of their intervals.
 func (t *sums) reset() {
 	*t = sums{
 		comm: t.comm[:0], compute: t.compute[:0], backward: t.backward[:0], blocked: t.blocked[:0],

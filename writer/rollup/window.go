@@ -21,6 +21,7 @@ const (
 	dimCount
 )
 
+// dimWords are the dimensions as topologies have them, by dim.
 var dimWords = [dimCount]string{"other", "tp", "pp", "dp", "cp", "ep"}
 
 // dimOf returns the dimension that a word names.

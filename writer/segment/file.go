@@ -35,11 +35,14 @@ type FS interface {
 	Remove(path string) error
 }
 
+// errLink is returned, with the path, where one of its last three parts is a link: whoever may write one of the
+// directories could have the agent write elsewhere.
 var errLink = errors.New("is a symbolic link, which laggard does not follow here")
 
 // Disk is the real FS.
 var Disk FS = disk{}
 
+// disk opens each directory by its parent's descriptor, so that nothing can be put in between.
 type disk struct{}
 
 func (disk) Create(path string) (File, error) {
@@ -48,6 +51,7 @@ func (disk) Create(path string) (File, error) {
 
 func (disk) Append(path string) (File, error) { return openAt(path, unix.O_WRONLY|unix.O_APPEND) }
 
+// SyncDir implements FS.
 func (disk) SyncDir(path string) error {
 	dir, err := openDir(path)
 	if err != nil {
@@ -57,6 +61,7 @@ func (disk) SyncDir(path string) error {
 	return syncFile(dir)
 }
 
+// Remove implements FS.
 func (disk) Remove(path string) error {
 	dir, err := walkTo(filepath.Dir(path), unix.O_PATH)
 	if err != nil {

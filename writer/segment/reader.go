@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// readSize is what is read at once, and the least that a Reader's buffer holds; lines that are longer
+	// make it grow, up to maxLine.
 	readSize = 128 << 10
 	// maxInflated bounds what a compressed segment may hold: one of ours inflates
 	// to its limit, a bomb to anything.

@@ -25,6 +25,7 @@ var (
 )
 
 const (
+	// minLimit is the least limit: an identity line, which each segment begins with, may take half of it.
 	minLimit      = 4096
 	defaultBuffer = 128 << 10
 	// createTries bounds the search for a free name: the loser of a race with

@@ -107,17 +107,21 @@ func Places[K comparable, T any](rows []T, key func(*T) K) func(K) []int {
 // name files and tokens in stores, are made of it.
 type hash uint64
 
+// newHash begins a hash with the name of a table, so that rows of two tables never have one id.
 func newHash(name string) hash {
 	h := hash(0xcbf29ce484222325)
 	h.text(name)
 	return h
 }
 
+// add mixes a number in: the two halves of a 128-bit product, one over the other, as wyhash does. Its
+// constants never change: batches that are stored are known by what comes out.
 func (h *hash) add(v uint64) {
 	hi, lo := bits.Mul64(uint64(*h)^v^0x9e3779b97f4a7c15, 0xff51afd7ed558ccd)
 	*h = hash(bits.RotateLeft64(hi^lo, 23) + v)
 }
 
+// text mixes a text in, its length first: "ab", "c" is not "a", "bc".
 func (h *hash) text(s string) {
 	h.add(uint64(len(s)))
 	for len(s) >= 8 {

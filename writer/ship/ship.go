@@ -61,6 +61,7 @@ type Options struct {
 	Jitter func() float64
 }
 
+// withDefaults fills in what is zero, and what is out of range.
 func (o Options) withDefaults() Options {
 	o.Memory = cmp.Or(max(o.Memory, 0), DefaultMemory)
 

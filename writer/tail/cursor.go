@@ -52,6 +52,7 @@ func LoadCursor(path, store string) (positions map[record.RankID]segment.Positio
 	return parseCursor(b, store)
 }
 
+// parseCursor reads a cursor's bytes. A sum that is wrong is an error; another format or store is none.
 func parseCursor(b []byte, store string) (positions map[record.RankID]segment.Position, shard string, err error) {
 	const tail = 1 + 8 + 1 // "\n", the sum in hex, "\n"
 	if len(b) < tail {

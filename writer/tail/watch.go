@@ -49,6 +49,8 @@ func (w *Watcher) Watch(root string, streams []*Stream, told func(*Stream) bool)
 	}
 }
 
+// add watches a directory. After the first refusal it asks for no more: a limit is the user's, and others need
+// watches, too.
 func (w *Watcher) add(dir string) {
 	if w.known[dir] || w.refuse {
 		return

@@ -279,6 +279,7 @@ func (w *Writer) entry(after state) entry {
 	return entry{w.meta.Job, w.meta.Rank, w.meta.BootID, w.state, after}
 }
 
+// open opens the current segment, where it is not open.
 func (w *Writer) open() error {
 	if w.file != nil {
 		return nil
@@ -307,6 +308,7 @@ func (w *Writer) Sync() error {
 	return segment.Disk.SyncDir(w.dir)
 }
 
+// closeFile closes it durably.
 func (w *Writer) closeFile() error {
 	if w.file == nil {
 		return nil

@@ -46,6 +46,7 @@ func StartWithUsers(t testing.TB, users string) *Engine {
 	return start(t, path)
 }
 
+// start runs chdbd and waits until it says its two ports. users is the path of a users.xml, "" for none.
 func start(t testing.TB, users string) *Engine {
 	t.Helper()
 	library := find(t)
@@ -124,6 +125,7 @@ func (e *Engine) Insert(statement string, data io.Reader) error {
 	return err
 }
 
+// read returns a reply's text; the text of an error is the engine's own.
 func (e *Engine) read(reply *http.Response) (string, error) {
 	defer reply.Body.Close()
 	b, err := io.ReadAll(reply.Body)

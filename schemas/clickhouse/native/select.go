@@ -99,6 +99,7 @@ func (s *selection) DecodeResult(r *proto.Reader, version int, b proto.Block) er
 // and forgets the dictionary of a LowCardinality.
 type anyColumn struct{ proto.ColAuto }
 
+// listsOfLists is the type of group_ranks: the only list of lists in our tables.
 const listsOfLists = "Array(Array(UInt32))"
 
 // Infer implements proto.Inferable.

@@ -17,6 +17,7 @@ type Keeper struct{ process }
 // zookeeperJar is where Debian's package zookeeper puts its program.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
+// startKeeper starts ZooKeeper on a host's address. wrap is a command that runs it, in a network of its own for instance.
 func startKeeper(t testing.TB, host string, wrap []string) *Keeper {
 	t.Helper()
 	if _, err := os.Stat(zookeeperJar); err != nil {

@@ -211,6 +211,7 @@ func (s *Server) Row(query string, into ...any) error {
 	return errors.Join(conn.QueryRow(context.Background(), query).Scan(into...), conn.Close())
 }
 
+// configure writes the server's two files. A query may take 4 GB, unless the profile says otherwise.
 func (s *Server) configure() {
 	s.t.Helper()
 	config := fmt.Sprintf(`<yandex>
@@ -282,6 +283,7 @@ func (s *Server) Dump(t testing.TB, query string) []byte {
 	return out
 }
 
+// client is Debian's own command line client with a query.
 func (s *Server) client(query string) *exec.Cmd {
 	bin, err := exec.LookPath("clickhouse-client")
 	if err != nil {

@@ -177,6 +177,7 @@ func ended(t *testing.T, ctx context.Context, sink ship.Sink, job string) {
 	}
 }
 
+// insert inserts a batch, or ends the test.
 func insert(t *testing.T, ctx context.Context, sink ship.Sink, b *ship.Batch) {
 	t.Helper()
 	if err := sink.Insert(ctx, b); err != nil {
@@ -184,6 +185,7 @@ func insert(t *testing.T, ctx context.Context, sink ship.Sink, b *ship.Batch) {
 	}
 }
 
+// stored asks the sink which rows of a batch it has.
 func stored(t *testing.T, ctx context.Context, sink ship.Sink, b *ship.Batch) []bool {
 	t.Helper()
 	got, err := sink.Stored(ctx, b)
@@ -198,6 +200,7 @@ func stored(t *testing.T, ctx context.Context, sink ship.Sink, b *ship.Batch) []
 	return got
 }
 
+// want asks the same, and ends the test where the answer is another.
 func want(t *testing.T, ctx context.Context, sink ship.Sink, b *ship.Batch, marks []bool) {
 	t.Helper()
 	if got := stored(t, ctx, sink, b); !slices.Equal(got, marks) {
@@ -205,6 +208,7 @@ func want(t *testing.T, ctx context.Context, sink ship.Sink, b *ship.Batch, mark
 	}
 }
 
+// brief is how many of the marks are set: a batch has thousands.
 func brief(marks []bool) string {
 	n := 0
 	for _, m := range marks {
