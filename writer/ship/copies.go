@@ -25,7 +25,7 @@ type storedRound struct {
 // acknowledge acknowledges the parts of a round that is stored, now or when they are
 // copied.
 func (s *Shipper) acknowledge(ctx context.Context, parts []part) {
-	round := storedRound{at: now()}
+	round := storedRound{at: time.Now()}
 	for _, p := range parts {
 		round.acks = append(round.acks, part{stream: p.stream, mark: p.mark})
 	}
@@ -72,7 +72,7 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		return math.MaxInt64
 	}
 
-	if rest := copyEvery - now().Sub(s.asked); rest > 0 {
+	if rest := copyEvery - time.Since(s.asked); rest > 0 {
 		return rest
 	}
 
@@ -89,6 +89,8 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 
 		return ok
 	}
+	// Rounds are acknowledged in the order in which they were stored. The first of them that got no copy in
+	// time is told, and when the last has one.
 	for len(s.uncopied) > 0 && ctx.Err() == nil {
 		r := &s.uncopied[0]
 		if r.unmarked {
@@ -97,8 +99,8 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 
 		switch {
 		case r.mark == nil && !r.unmarked, copied(r.mark):
-		case now().Sub(r.at) < s.o.Copies:
-			s.asked = now()
+		case time.Since(r.at) < s.o.Copies:
+			s.asked = time.Now()
 			return copyEvery
 		default:
 			if s.single == nil {
@@ -117,7 +119,7 @@ func (s *Shipper) checkCopies(ctx context.Context) time.Duration {
 		s.countUncopied()
 	}
 
-	s.asked = now()
+	s.asked = time.Now()
 	if s.single != nil && len(s.uncopied) == 0 && copied(s.single) {
 		s.o.Logger.Info("a second replica has what was in one only")
 		s.single = nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +34,8 @@ type deadLetters struct {
 // ID of a batch of that row alone.
 func letterID(table string, id uint64) record.ID { return record.ID(uint64(newHash(table)) + id) }
 
-// letter is a line of the file.
+// letter is a line of the file: a row as JSON, with the table that refused it, the batch that it was in, and the
+// store's own words. A person may mend and insert it.
 type letter struct {
 	ID     record.ID       `json:"id"` // of the row's identity, so that it is kept once
 	Table  string          `json:"table"`
@@ -114,7 +116,7 @@ func (d *deadLetters) refuse(id record.ID, line []byte, reason string) error {
 		return nil
 	}
 
-	l := letter{ID: id, Table: linesTable, Reason: reason, AtNs: now().UnixNano(), Row: marshal(string(line))}
+	l := letter{ID: id, Table: linesTable, Reason: reason, AtNs: time.Now().UnixNano(), Row: marshal(string(line))}
 	if err := d.write(l.appendTo(nil)); err != nil {
 		return err
 	}
@@ -155,7 +157,7 @@ func (d *deadLetters) keep(b *Batch, cause *Error) error {
 		d.ids[key] = true
 		l := letter{
 			ID: record.ID(sum), Table: b.Table, Batch: b.ID,
-			Reason: cause.Err.Error(), AtNs: now().UnixNano(), Row: b.rowJSON(i),
+			Reason: cause.Err.Error(), AtNs: time.Now().UnixNano(), Row: b.rowJSON(i),
 		}
 		out = l.appendTo(out)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -199,7 +200,7 @@ func (s *Shipper) done(b *Batch) {
 	s.countTable(b.Table, func(t *TableStats) { t.Inserted += uint64(b.Len()) })
 	s.count(func(st *Stats) {
 		st.Batches++
-		st.LastAck = now()
+		st.LastAck = time.Now()
 	})
 	if b.Table != row.LedgerTable {
 		s.accounts = appendAccounts(s.accounts, b)
@@ -226,15 +227,15 @@ func (s *Shipper) account(ctx context.Context, flush bool) error {
 	}
 
 	if s.accountsAt.IsZero() {
-		s.accountsAt = now()
+		s.accountsAt = time.Now()
 	}
 
-	if !flush && now().Sub(s.accountsAt) < max(ledgerEvery, ledgerFlushes*s.o.Flush) && len(s.accounts) < maxAccounts {
+	if !flush && time.Since(s.accountsAt) < max(ledgerEvery, ledgerFlushes*s.o.Flush) && len(s.accounts) < maxAccounts {
 		return nil
 	}
 
 	entries := s.accounts
-	s.accounts, s.accountsAt = nil, now()
+	s.accounts, s.accountsAt = nil, time.Now()
 	// Entries of one batch id are new by construction: nothing to look up.
 	for _, b := range Cut(&row.Rows{Ledger: entries}) {
 		if err := s.insert(ctx, b); err != nil {

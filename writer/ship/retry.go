@@ -21,8 +21,6 @@ const (
 	sayEvery = 30 * time.Second
 )
 
-func now() time.Time { return time.Now() }
-
 // failing is the series of failures of the sink that lasts; the zero value is none.
 type failing struct {
 	failures int
@@ -55,7 +53,7 @@ func (s *Shipper) until(ctx context.Context, what string, f func() error) error 
 func (s *Shipper) wait(ctx context.Context, what string, e *Error) error {
 	s.note(what, e)
 	for {
-		if s.o.GiveUp > 0 && (e.Class == Refused || now().Sub(s.failing.since) >= s.o.GiveUp) {
+		if s.o.GiveUp > 0 && (e.Class == Refused || time.Since(s.failing.since) >= s.o.GiveUp) {
 			return fmt.Errorf("%s: %w", what, e)
 		}
 
@@ -83,7 +81,7 @@ func (s *Shipper) wait(ctx context.Context, what string, e *Error) error {
 
 // note counts a failure and logs it, at most every sayEvery.
 func (s *Shipper) note(what string, e *Error) {
-	t, r := now(), &s.failing
+	t, r := time.Now(), &s.failing
 	if r.failures == 0 {
 		r.since, r.said = t, time.Time{}
 	}
@@ -112,7 +110,7 @@ func (s *Shipper) recovered() {
 		return
 	}
 
-	s.o.Logger.Info("the store answers again: recovered", "failures", r.failures, "after", now().Sub(r.since).Round(time.Millisecond))
+	s.o.Logger.Info("the store answers again: recovered", "failures", r.failures, "after", time.Since(r.since).Round(time.Millisecond))
 	s.failing = failing{}
 	s.count(func(st *Stats) { st.Failing, st.LastError, st.FailingAt = "", "", time.Time{} })
 }
