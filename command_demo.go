@@ -161,8 +161,10 @@ func (d *demo) leastSteps() int {
 // store is what all agents of the demo ship to: one store, as a job on several machines has.
 func (d *demo) store() string { return filepath.Join(d.dir, "store") }
 
+// demoNode is the node that a rank is said to run on.
 func demoNode(rank int) string { return fmt.Sprintf("node-%d", rank/demoRanksPerNode) }
 
+// ringDir is where the workers of a node make their rings: each node's agent drains its own.
 func (d *demo) ringDir(node string) string { return filepath.Join(d.rings, node) }
 
 // train runs the workers and the agents to their end.

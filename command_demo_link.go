@@ -10,10 +10,10 @@ import (
 )
 
 // The demo's slow link: the wires of one node carry this many bytes a second each way
-// from the middle of the run on, as a network card does that has fallen back to a lower speed.
+// from two fifths of the run on, as a network card does that has fallen back to a lower speed.
 const (
 	demoLinkRate = 16_000_000
-	demoLinkFrom = 0.4 // of the steps
+	demoLinkFrom = 0.4 // of the steps: before them is the past that a slow link is told by
 )
 
 // layLinks puts relays into the two wires that lead to the slow node, and their

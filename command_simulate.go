@@ -181,7 +181,7 @@ func lastAttempt(f *frame.Frame) (*topology.File, map[int]map[int64]simulate.Pas
 			x.Ranks = append(x.Ranks, f.Ranks[r])
 		}
 
-		if last.From != "inferred" {
+		if last.From != "inferred" { // a guess is not to be told as if somebody knew
 			groups.Groups = append(groups.Groups, x)
 		}
 	}

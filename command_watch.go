@@ -158,6 +158,7 @@ func (w *observation) start(ctx context.Context) (err error) {
 		return err
 	}
 
+	// All of it is closed in the reverse order: the watcher first, which may have something to store.
 	defer func() { err = errors.Join(err, w.live.Close()) }()
 	o := &w.watch
 	o.Source, o.Log = w.live, w.log

@@ -245,6 +245,7 @@ func (l *Loop) pass(ctx context.Context, t *tree, pass []int) error {
 				break
 			}
 
+			// It could not be removed: others may be.
 			continue
 		}
 

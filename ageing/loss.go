@@ -56,7 +56,8 @@ func loss(dir segment.RankDir, s segment.Info) ([]row.Ledger, error) {
 // line.
 const maxEntries = 64
 
-// tally counts lines.
+// tally counts the lines of a segment that is to be deleted: last is the offset behind the last of them, id the
+// segment, meta who wrote it.
 type tally struct {
 	last   int64
 	id     record.ID

@@ -40,6 +40,7 @@ type candidate struct {
 	gone      bool // deleted since the look
 }
 
+// path is where the segment lies.
 func (c *candidate) path() string { return filepath.Join(c.dir.Path, c.Name) }
 
 // bytes returns the size of the tree.

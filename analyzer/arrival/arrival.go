@@ -314,4 +314,5 @@ func (j *Job) tell(all [][]call, offsets map[uint32]int64, unsure int64) *verdic
 // byStart is the order in which aligned calls enter.
 func byStart(a, b call) int { return cmp.Compare(a.start, b.start) }
 
+// seconds turns nanoseconds into seconds.
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

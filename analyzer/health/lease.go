@@ -35,6 +35,7 @@ type Lease struct {
 // digits of a second, always (metav1.MicroTime), and time.Time leaves zeros out.
 const MicroTime = "2006-01-02T15:04:05.000000Z07:00"
 
+// leasePath is the path of a namespace's Leases on the API server.
 func leasePath(namespace string) string {
 	return "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/leases"
 }

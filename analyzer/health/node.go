@@ -45,6 +45,7 @@ type condition struct {
 	LastTransitionTime            time.Time
 }
 
+// nodePath is the path of a node on the API server. The name is the job's word for it, so it is escaped.
 func nodePath(name string) string { return "/api/v1/nodes/" + url.PathEscape(name) }
 
 // tainted returns where our taint stands in the list, -1 where it doesn't.

@@ -60,6 +60,8 @@ func (c *Cluster) perform(ctx context.Context, j call) (time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.o.Now()
+	// A node that the cluster does not know, or refuses a write to, waits by itself; any other failure is the
+	// server's and holds up all of them.
 	switch {
 	case err == nil:
 		c.back.reset(c.o.Log)

@@ -11,6 +11,7 @@ type clock struct {
 	next           []int     // per stage: passes done
 }
 
+// newClock is a clock for lanes of at most so many stages; its lists are used for one lane after the other.
 func newClock(stages int) clock {
 	return clock{stages: stages, passes: make([]float64, stages), before: make([]float64, stages), at: make([]float64, stages), next: make([]int, stages)}
 }
@@ -64,6 +65,8 @@ func (c *clock) play(forward float64, micro, m int) float64 {
 func (c *clock) advance(p, m int, forward, work float64) int {
 	warm, done := min(c.stages-p-1, m), 0
 	for c.next[p] < 2*m {
+		// Pass i of the stage: the first warm are forwards 0 to warm-1, then forward warm+j and backward j in
+		// turn, and the last warm are backwards.
 		k, backward := c.next[p], false
 		switch i := k - warm; {
 		case i < 0:
@@ -81,6 +84,7 @@ func (c *clock) advance(p, m int, forward, work float64) int {
 			took = work - took
 		}
 
+		// A forward needs the stage before it, a backward the one behind it.
 		switch {
 		case !backward && p > 0:
 			from = c.fore[(p-1)*m+k]

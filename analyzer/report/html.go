@@ -303,7 +303,7 @@ func pageData(v *verdict.Verdict, p *picture, layers []layer, stepTimes, medians
 	for i := range columns {
 		from, to := bin(i, columns, len(p.Columns))
 		d.From, d.To = append(d.From, p.Columns[from].Step), append(d.To, p.Columns[to-1].Step)
-		t := -1.0
+		t := -1.0 // JSON has no NaN
 		if m := median(known(stepTimes[from:to])); m >= 0 {
 			t = significant(m, 5)
 		}

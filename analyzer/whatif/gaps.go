@@ -17,6 +17,7 @@ func cut(timings []timing) []timing {
 			continue
 		}
 
+		// A piece ends where the rank was blocked, and the next one begins where that was over.
 		from := s.start
 		for _, c := range timings[i+1:] {
 			if c.start >= s.end {
@@ -44,6 +45,7 @@ func cut(timings []timing) []timing {
 	return out
 }
 
+// byStart sorts ranges by their starts; equal ones keep their order, so that a replay is the same each time.
 func byStart(timings []timing) {
 	slices.SortStableFunc(timings, func(a, b timing) int { return cmp.Compare(a.start, b.start) })
 }

@@ -295,6 +295,7 @@ func (b *builder) order() []op {
 		}
 	}
 
+	// Ranks wait for each other in a circle: records are missing, or matched wrongly.
 	if len(ops) < total {
 		return nil
 	}

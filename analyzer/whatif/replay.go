@@ -130,6 +130,7 @@ func (r *replay) total(choose func(o *op) int64) float64 {
 	return sum
 }
 
+// asRecorded chooses the duration that was recorded.
 func asRecorded(o *op) int64 { return o.own }
 
 // alike plays everything in its ideal time but what is to stay as it was.
@@ -276,7 +277,7 @@ func (r *replay) workers(res *Result, workers []int, was, ideal float64) {
 		}
 	}
 
-	if was <= ideal {
+	if was <= ideal { // no time is lost that could be shared out
 		return
 	}
 

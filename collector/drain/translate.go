@@ -44,6 +44,7 @@ func (p *process) translate(r *record.Record, s *ring.Slot, thread uint64) {
 		r.Step = int64(s.Step())
 	}
 
+	// One word of the slot holds the host's start, or else for how long the program waited.
 	if flags&ring.FlagDevice != 0 && flags&(ring.FlagHost|ring.FlagExposed) == ring.FlagHost {
 		r.HostStart, r.HostDur = max(s.HostStart(), 0), s.HostDur()
 	}

@@ -46,6 +46,7 @@ func (s *Strings) Intern(v string) uint16 {
 		return 0
 	}
 
+	// An entry: length, checksum, bytes, zeros up to a multiple of 8 (schemas/FORMAT.md section 2.1).
 	at := len(s.image)
 	s.image = binary.LittleEndian.AppendUint32(s.image, uint32(len(v)))
 	s.image = binary.LittleEndian.AppendUint32(s.image, sum(CRC32C, []byte(v)))

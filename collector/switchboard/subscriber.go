@@ -60,7 +60,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 			return nil
 		}
 
-		if heard {
+		if heard { // it was there a moment ago, and may only have been started again
 			pause = firstPause
 		}
 

@@ -90,7 +90,8 @@ func word(b bool) string {
 }
 
 // Words is the switch as ConfigMaps, the gRPC service and the command line spell
-// it: each word "on" or "off". The JSON is that of TaskD's switch file.
+// it: each word "on" or "off". The JSON is that of TaskD's switch file. A recorder knows two of
+// them apart, Communication and the light four, which are switched together.
 type Words struct {
 	CommunicationOperator string `json:"CommunicationOperator"`
 	Step                  string `json:"Step"`

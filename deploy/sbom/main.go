@@ -59,7 +59,8 @@ type bill struct {
 	Dependencies []dependency `json:"dependencies"`
 }
 
-// component is a binary, or a module in one. Ref is its name within the document.
+// component is a binary, or a module in one. Ref is its name within the document, PURL what scanners of
+// vulnerabilities look it up by.
 type component struct {
 	Type    string     `json:"type"`
 	Ref     string     `json:"bom-ref"`
@@ -120,7 +121,7 @@ func run(binaries []string, out io.Writer) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 
-			parts[c.Ref] = c
+			parts[c.Ref] = c // once, however many binaries have it
 			needs.DependsOn = append(needs.DependsOn, c.Ref)
 		}
 

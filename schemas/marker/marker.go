@@ -71,4 +71,5 @@ func (m *Marker) starts() bool {
 // ends reports whether the line ends a range.
 func (m *Marker) ends() bool { return m.Flag == End || m.Flag == EndDevice }
 
+// instant reports whether the line is a point in time, not one end of a range.
 func (m *Marker) instant() bool { return m.Flag == Instant || m.Flag == InstantDevice }

@@ -72,6 +72,7 @@ func (c *cursor) skip(s string) bool {
 	return false
 }
 
+// expect goes behind s, and marks the line as bad where something else stands.
 func (c *cursor) expect(s string) { c.bad = !c.skip(s) || c.bad }
 
 // number reads the number behind a literal. One of more than 19 digits is left to the strict

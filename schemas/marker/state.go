@@ -4,7 +4,8 @@ import "slices"
 
 // State is what a Pairer knows beyond the ranges that wait for a line. Those are
 // rebuilt by reading again the lines from Earliest on; until Live is called
-// nothing may be settled, expired or drained.
+// nothing may be settled, expired or drained. Orphans are lines whose start was not
+// seen, Index numbers the processes, and the rest are counts of the account.
 type State struct {
 	Processes []*Process `json:"processes,omitempty"` // that began last first
 	Gone      []*Process `json:"gone,omitempty"`

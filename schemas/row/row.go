@@ -67,6 +67,10 @@ type Rank struct {
 const MaxOff = 256
 
 // Step is one step of one rank. Key: job, rank, incarnation, step, repeat.
+//
+// Every range counts whole to the step that it begins in, also where it runs past the step's
+// end. Communication in a union counts once where ranges overlap; exposed is what of it the
+// trainer was blocked in.
 type Step struct {
 	Job             string `col:"job" parquet:"job,dict"`
 	Rank            uint32 `col:"rank" parquet:"rank"`
@@ -111,6 +115,9 @@ const (
 
 // Communication sums the ranges of one rank, group and op over a window of steps
 // (Window). Key: job, rank, incarnation, step_from, repeat, group, op.
+//
+// MinNs is the shortest call of the window: the one that waited least, so it tells most of
+// the wire.
 type Communication struct {
 	Job         string `col:"job" parquet:"job,dict"`
 	Rank        uint32 `col:"rank" parquet:"rank"`
@@ -146,6 +153,12 @@ func CompareCommunications(a, b *Communication) int {
 const Window = 16
 
 // Record is one raw range. Key: segment, offset.
+//
+// Start and duration are the device's where Side says so, and the host's times stand beside
+// them. Ring and Seq are the range's number in the ring that it went through; Thread is the
+// host's thread or the device's stream. Op is the common word for the operation, OpRaw the
+// writer's own where that is another. Count is elements of Dtype, Bytes their size, of a
+// checkpoint the file's.
 type Record struct {
 	Job         string `col:"job" parquet:"job,dict"`
 	Rank        uint32 `col:"rank" parquet:"rank"`
@@ -177,7 +190,9 @@ type Record struct {
 	Offset      uint64 `col:"offset" parquet:"offset,delta"` // byte offset of the line (TaskD: of the range's first line) in the segment
 }
 
-// Verdict is one decision of `watch`.
+// Verdict is one decision of `watch`: a change, stored once. A node, link or finding that is
+// no longer said has State "ended" and no Body. ImpactPPM is its share of step time in
+// millionths, at most where it isn't recorded who waits for whom.
 type Verdict struct {
 	Job       string `col:"job" parquet:"job,dict"`
 	AtNs      int64  `col:"at_ns" parquet:"at_ns,delta"`
@@ -193,8 +208,8 @@ type Verdict struct {
 }
 
 // Ledger is one entry of the account of records: Records of State for Reason, of
-// one segment or batch. For any job: emitted = stored + summarised + aged +
-// dropped + in flight. The json tags are those of the local account (writer/ledger).
+// one segment or batch, of lines from FirstOffset to LastOffset. For any job: emitted =
+// stored + summarised + aged + dropped + in flight. The json tags are those of the local account (writer/ledger).
 type Ledger struct {
 	Job         string    `col:"job" parquet:"job,dict" json:"job"`
 	Rank        uint32    `col:"rank" parquet:"rank" json:"rank"`

@@ -147,6 +147,7 @@ func fit(groups []record.Group) {
 	}
 }
 
+// sameGroup reports whether two groups say the same: a file that was written again is mostly the one before.
 func sameGroup(a, b record.Group) bool {
 	return a.Dim == b.Dim && a.Name == b.Name && a.Index == b.Index && a.Size == b.Size && slices.Equal(a.Ranks, b.Ranks)
 }

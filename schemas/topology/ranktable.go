@@ -13,7 +13,8 @@ import (
 // CANN's collective library, reads it.
 const RankTableFile = "hccl.json"
 
-// rankServer is a server by one or more of its names; tables differ in which they have.
+// rankServer is a server by one or more of its names; tables differ in which they have. A rank's id is a number
+// in some and a text in others.
 type rankServer struct {
 	Name    string `json:"server_name"`
 	Host    string `json:"host_name"`

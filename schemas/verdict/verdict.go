@@ -168,7 +168,9 @@ type Evidence struct {
 	Z      float64 `json:"z"`       // the difference, in units of its usual noise
 }
 
-// Link is a slow communication group.
+// Link is a slow communication group. Its Slowdown is the shortest time in which one of its
+// members was through with an operation, against that of like groups: the time of the wire,
+// without waiting for a late rank. Nodes are those that its ranks run on.
 type Link struct {
 	Group     string   `json:"group"`
 	Ranks     []int    `json:"ranks"`
@@ -181,7 +183,8 @@ type Link struct {
 	Detail    string   `json:"detail,omitempty"`
 }
 
-// Finding is something about the job that no node is to blame for.
+// Finding is something about the job that no node is to blame for. A JobImpact of 0 is one that
+// is not known. Ranks are those that it concerns, none where it is all of them.
 type Finding struct {
 	Kind      string  `json:"kind"`
 	JobImpact float64 `json:"job_impact"`
@@ -191,7 +194,8 @@ type Finding struct {
 	Ratio     float64 `json:"ratio,omitempty"`  // stage-imbalance: heavy / median stage
 }
 
-// Event is a problem that passed before it lasted: single slow steps of a node.
+// Event is a problem that passed before it lasted: single slow steps of a node, from the first
+// to the last, or of the whole job where Node is "".
 type Event struct {
 	Node      string `json:"node"`
 	Kind      string `json:"kind"` // "transient"

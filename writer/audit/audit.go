@@ -33,7 +33,8 @@ import (
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
-// Difference is one place where the store is not what it must be.
+// Difference is one place where the store is not what it must be: where rows of Table, of a rank's segment or
+// process, are not Want but Have. What is in flight may be there or not, so Want is the least.
 type Difference struct {
 	Rank    int    `json:"rank"`
 	Segment string `json:"segment,omitempty"` // file name; "" for a whole rank
@@ -45,7 +46,8 @@ type Difference struct {
 	Reason  string `json:"reason"`
 }
 
-// Report is the account of one job. All numbers are of records.
+// Report is the account of one job. All numbers are of records: Emitted is the sum of Stored, Summarised, Aged,
+// Dropped and InFlight where nothing is wrong.
 type Report struct {
 	Job         string            `json:"job"`
 	Store       string            `json:"store"`
@@ -91,6 +93,7 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 		return nil, err
 	}
 
+	// What the files and the local ledger say comes first: it decides which ranks are asked about.
 	dirs = slices.DeleteFunc(dirs, func(d segment.RankDir) bool { return d.Job != job })
 	a := &auditor{report: Report{Job: job, Store: store, Dropped: map[string]uint64{}, Differences: []Difference{}}, ranks: map[uint32]*rank{}}
 	var entries []row.Ledger

@@ -37,7 +37,7 @@ type Writer struct {
 	note   string
 }
 
-// track is what lies together in the viewer.
+// track is what lies together in the viewer: ranges of one kind, by one thread or on one stream.
 type track struct {
 	rank   uint32
 	kind   string

@@ -163,6 +163,7 @@ func (s *Sink) proven(ctx context.Context, conn clickhouse.Conn, k *server, b *s
 		return false, err
 	}
 
+	// What is missing here may still lie in another replica: a second look, when this one has caught up.
 	if there < b.Len() {
 		s.unsynced[b.Table] = true
 		synced, err := s.catchUp(ctx, conn, k, b.Table)
@@ -227,7 +228,7 @@ func (s *Sink) Mark(ctx context.Context) (any, error) {
 				return err
 			}
 
-			if replicas > 1 {
+			if replicas > 1 { // else there is nobody to fetch it
 				marks = append(marks, p)
 			}
 		}

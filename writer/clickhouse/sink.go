@@ -104,6 +104,7 @@ func Open(store string, o Options) (*Sink, error) {
 	return s, nil
 }
 
+// newSink is a sink at one address, which knows nothing of its server yet.
 func newSink(a ddl.Address, o Options) *Sink {
 	return &Sink{address: a, name: a.String(), entry: a.Hosts, o: o, unsynced: map[string]bool{}, unproven: map[string]bool{}, inserted: map[string]bool{}, blocks: map[string]*block{}}
 }

@@ -219,7 +219,8 @@ func rankLookups(b *ship.Batch) []lookup {
 	}.each(conditions(b, b.Ranks, "", func(r *row.Rank) (string, uint64) { return process(r.Rank, r.Incarnation), 0 }))
 }
 
-// Sums implements ship.Sink. base is row.BaseRepeat as an expression.
+// Sums implements ship.Sink. base is row.BaseRepeat as an expression: the server adds up a window and what
+// completes it, of which a client would have to read every row.
 func (s *Sink) Sums(ctx context.Context, b *ship.Batch) ([]ship.Sum, error) {
 	sums := make([]ship.Sum, b.Len())
 	places := ship.Places(b.Communications, ship.KeyOfCommunication)

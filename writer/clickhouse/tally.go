@@ -47,6 +47,7 @@ func (s *Sink) Tally(ctx context.Context, job string) (held map[ship.Place]ship.
 		}},
 	} {
 		err := s.call(ctx, "count "+q.table, func(ctx context.Context, conn clickhouse.Conn) error {
+			// A replica that lags would count less than was acknowledged.
 			if err := s.caughtUp(ctx, conn, q.table); err != nil {
 				return err
 			}

@@ -91,6 +91,7 @@ func (s *Sink) compact(ctx context.Context, f *folder) error {
 // fits would be written again each time.
 func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []string, error) {
 	b := &ship.Batch{Table: f.table, Job: f.job}
+	// By their footers first: what is chosen must fit into memory as a whole.
 	var small []string
 	rows, bytes := int64(0), int64(0)
 	for _, path := range files {

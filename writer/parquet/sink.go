@@ -122,6 +122,7 @@ func (s *Sink) Probe(context.Context) error {
 	return classify("write into Parquet store", errors.Join(err, f.Close(), os.Remove(f.Name())))
 }
 
+// globEscape makes a path a pattern that only it matches.
 func globEscape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }

@@ -108,6 +108,7 @@ func (a *ascendDB) communication(ctx context.Context) error {
 		return errors.Join(err, wordsErr)
 	}
 
+	// Words are numbers of other tables, and only those that were used are read of them.
 	dtypes := map[int64]string{}
 	if len(said) > 0 {
 		err = errors.Join(err, a.read(ctx, "ENUM_HCCL_DATA_TYPE", []string{"id", "name"}, func(c cells) error {
@@ -119,6 +120,7 @@ func (a *ascendDB) communication(ctx context.Context) error {
 		}))
 	}
 
+	// CANN_API has every call of the host: those are kept that enqueued a collective.
 	launched := map[uint64]bool{}
 	for i, n := range said {
 		k := &a.kernels[i]

@@ -178,6 +178,7 @@ func (l *inspectorLog) give() error {
 		return errors.New("it holds no finished operation")
 	}
 
+	// Of several that are as large the first by name, so that two passes over a folder agree.
 	var world communicator
 	for c := range l.comms {
 		if c.ranks > world.ranks || c.ranks == world.ranks && (c.id < world.id || c.id == world.id && c.rank < world.rank) {

@@ -161,6 +161,8 @@ func (t *capture) hostRange(e *event, iv interval) {
 		return
 	}
 
+	// Operators are the host's work, beside which communication is not exposed. Annotations and c10d's own
+	// wrappers lie around communication, and would hide all of it.
 	if string(e.cat) != "user_annotation" && !strings.HasPrefix(name, "c10d::") && !strings.Contains(name, "#") {
 		t.ops.add(iv.from, iv.to)
 	}

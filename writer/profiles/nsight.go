@@ -272,7 +272,7 @@ func (n *nsightFile) annotations(ctx context.Context) error {
 		}
 
 		text := cmp.Or(c.text(3), n.words[c.int(4)])
-		process := c.int(5) &^ 0xffffff
+		process := c.int(5) &^ 0xffffff // a globalTid is its process's globalPid and, in the lower 24 bits, the thread
 		if held >= mostRanges {
 			return errMany
 		}

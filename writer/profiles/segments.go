@@ -94,10 +94,11 @@ func (r *rankOutput) lines(dir string, meta record.Meta) (err error) {
 			err = fmt.Errorf("write ranges of rank %d: %w", r.Rank, err)
 		}
 	}()
-	size := segment.DefaultLimit
+	size := segment.DefaultLimit // full: the first range begins a segment
 	var line []byte
 	for i := range r.ranges {
 		rec := &r.ranges[i]
+		// Each profile is a ring of its own, so that ranges of several are told apart; 0 would be none.
 		rec.Ring, rec.Seq = uint32(r.out.hash)|1, uint64(i)
 		line = rec.AppendLine(line[:0])
 		if size+len(line) > segment.DefaultLimit {
@@ -106,6 +107,8 @@ func (r *rankOutput) lines(dir string, meta record.Meta) (err error) {
 			}
 
 			meta.Segment = record.HashID("profile", meta.Job, strconv.Itoa(r.Rank), r.out.hash.String(), strconv.Itoa(len(r.paths))).String()
+			// With a dot it is nobody's segment: only when all profiles are read is it known in which order they
+			// follow each other (arrange).
 			name := filepath.Join(dir, "."+meta.Segment)
 			if f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 				return err
@@ -171,6 +174,7 @@ func (t *Tree) arrange(all []*output) error {
 		}
 
 		for _, from := range r.paths {
+			// Names grow, even where two begin in one second.
 			name = max(name+1, r.written.from/1e9)
 			if err := os.Rename(from, filepath.Join(filepath.Dir(from), strconv.FormatInt(name, 10))); err != nil {
 				return fmt.Errorf("name segment: %w", err)

@@ -112,6 +112,7 @@ func (s *Stream) feed(dir segment.RankDir, name string, begin func(record.ID, st
 			return fmt.Errorf("read %s: %w", path, err)
 		}
 
+		// What a segment is known by is made of its first line.
 		if first {
 			id := segment.Identity(dir.Job, dir.Rank, name, line)
 			if begin != nil && !begin(id, name) {
@@ -122,6 +123,7 @@ func (s *Stream) feed(dir segment.RankDir, name string, begin func(record.ID, st
 		}
 
 		s.Line(offset, line)
+		// Of the lines that nobody understands one is quoted: it mostly says what wrote them.
 		if c := s.counts; c.Odd == "" && c.Unknown+c.Garbage > 0 {
 			c.Odd = fmt.Sprintf("%s:%d %q", path, offset, line[:min(len(line), 60)])
 		}

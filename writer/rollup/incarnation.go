@@ -79,6 +79,7 @@ type pendingRange struct {
 	backward   bool // Other: of that word
 }
 
+// end is when the range was over, on the clock of its start.
 func (p *pendingRange) end() int64 { return p.start + p.dur }
 
 // step is a step whose own end was seen on the host. Of one that is closed Position.State holds where

@@ -256,6 +256,7 @@ func (s *Stream) read(offset int64, line []byte) bool {
 	case record.LineTaskD:
 		return s.readMarker(offset, line)
 	default:
+		// TaskD's writer puts Kind first, which nothing in JSON asks of another one.
 		if bytes.Contains(line, []byte(`"Kind"`)) && s.readMarker(offset, line) {
 			return true
 		}

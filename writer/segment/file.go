@@ -243,6 +243,7 @@ func openAt(path string, flag int) (*os.File, error) {
 		}
 	}
 
+	// A pipe in its place would be waited for: O_NONBLOCK, which is taken off once it is known to be a file.
 	flag |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	var fd int
 	err = retry(func() (err error) {

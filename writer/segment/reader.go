@@ -125,6 +125,7 @@ func (r *Reader) take(n int) {
 
 // fill reads more into the buffer, which it moves and grows as needed.
 func (r *Reader) fill() error {
+	// What is unread is moved only where there is no room behind it.
 	if r.r > 0 && (r.r == r.w || r.w == len(r.buf)) {
 		r.w = copy(r.buf, r.buf[r.r:r.w])
 		r.r = 0

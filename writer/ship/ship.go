@@ -235,7 +235,7 @@ func (s *Shipper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait := min(s.due(), s.checkCopies(ctx))
 		if wait > 0 {
-			s.rest(wait)
+			s.rest(wait) // no connection is held through a long pause
 			timer.Reset(wait)
 			select {
 			case <-ctx.Done():
@@ -244,7 +244,7 @@ func (s *Shipper) Run(ctx context.Context) error {
 			case <-timer.C:
 			}
 
-			if s.due() > 0 {
+			if s.due() > 0 { // woken for copies, or by rows that are too few for a round yet
 				continue
 			}
 		}

@@ -64,7 +64,7 @@ func (s *Stream) Start(p segment.Position) (bool, error) {
 	for i := range s.files {
 		f := &s.files[i]
 		switch {
-		case f.number < number:
+		case f.number < number: // read to its end before p was reached
 			f.past, f.done = true, true
 			s.current = i
 		case f.number == number:

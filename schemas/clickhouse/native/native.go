@@ -280,6 +280,7 @@ func (c *Conn) readHeader() error {
 		return fmt.Errorf("read block: %w", err)
 	}
 
+	// Rows would mean that the two ends disagree on where in the protocol they are.
 	if columns < 0 || columns > 4096 || rows != 0 {
 		return fmt.Errorf("read block: %d columns of %d rows are no header", columns, rows)
 	}

@@ -148,6 +148,7 @@ func (c *Column) take(data proto.ColResult) error {
 		c.Texts = v.Values
 	case *proto.ColStr:
 		c.Texts = slices.Grow(c.Texts[:0], len(v.Pos))[:len(v.Pos)]
+		// Equal texts mostly follow each other, as rows are sorted by rank: they share one string.
 		last := ""
 		for i := range c.Texts {
 			if word := v.RowBytes(i); string(word) != last {

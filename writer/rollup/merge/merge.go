@@ -102,8 +102,10 @@ func (r Result) Notes(job string) []string {
 // extent is a stretch of time, ns since the Unix epoch.
 type extent struct{ from, to int64 }
 
+// overlaps reports whether two extents have a time in common.
 func (e extent) overlaps(o extent) bool { return e.from <= o.to && o.from <= e.to }
 
+// join is the extent from the first to the last of both.
 func (e extent) join(o extent) extent { return extent{min(e.from, o.from), max(e.to, o.to)} }
 
 // look reads what the directories say of themselves.
