@@ -88,17 +88,8 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 		return nil, err
 	}
 	defer s.Close()
-	rows := &feed.History{}
-	if a.info, err = s.Load(ctx, a.job, rows.Add, o); err != nil {
-		return nil, err
-	}
-
-	a.job = a.info.Job
-	for _, note := range a.info.Notes {
-		fmt.Fprintln(os.Stderr, "laggard:", note)
-	}
-
-	if a.frame, err = rows.Settle(a.info.Topology); err != nil {
+	rows, err := a.load(ctx, s, o)
+	if err != nil {
 		return nil, err
 	}
 
@@ -128,6 +119,22 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 
 	v.Healthy = v.Exit(a.minImpact) == verdict.ExitHealthy
 	return v, a.fewSteps(ctx, s, v, stages)
+}
+
+// load reads the rows of the job, and says what the source has to say of them.
+func (a *analysis) load(ctx context.Context, s source.Source, o source.Options) (rows *feed.History, err error) {
+	rows = &feed.History{}
+	if a.info, err = s.Load(ctx, a.job, rows.Add, o); err != nil {
+		return nil, err
+	}
+
+	a.job = a.info.Job
+	for _, note := range a.info.Notes {
+		fmt.Fprintln(os.Stderr, "laggard:", note)
+	}
+
+	a.frame, err = rows.Settle(a.info.Topology)
+	return rows, err
 }
 
 // A few steps are told of where there is no verdict; arrivals of jobs that are small enough to be

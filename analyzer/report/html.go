@@ -276,6 +276,17 @@ type mark struct {
 	Since int    `json:"since"` // column, -1 none
 }
 
+// mark adds the ranks that the verdict names, where there are columns to mark them in.
+func (d *dataOfPage) mark(v *verdict.Verdict, p *picture, columns int) {
+	for _, n := range v.Nodes {
+		for _, r := range n.Ranks {
+			if i := p.rowOf(r); i >= 0 && columns > 0 {
+				d.Culprits = append(d.Culprits, mark{Row: i, State: n.State, Since: markAt(p, columns, n.SinceStep)})
+			}
+		}
+	}
+}
+
 // pageData is what the page's script draws, as JSON. Names come from the job and pass through plain.
 func pageData(v *verdict.Verdict, p *picture, layers []layer, stepTimes, medians []float64) ([]byte, error) {
 	columns, err := encodeLayers(p, layers)
@@ -319,14 +330,7 @@ func pageData(v *verdict.Verdict, p *picture, layers []layer, stepTimes, medians
 		d.Medians = append(d.Medians, round(m, 4))
 	}
 
-	for _, n := range v.Nodes {
-		for _, r := range n.Ranks {
-			if i := p.rowOf(r); i >= 0 && columns > 0 {
-				d.Culprits = append(d.Culprits, mark{Row: i, State: n.State, Since: markAt(p, columns, n.SinceStep)})
-			}
-		}
-	}
-
+	d.mark(v, p, columns)
 	out, err := json.Marshal(d)
 	if err != nil {
 		return nil, fmt.Errorf("encode report: %w", err)

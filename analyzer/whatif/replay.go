@@ -189,43 +189,46 @@ func (r *replay) repair(res *Result, repairs []Repair, was float64) {
 		p.Host = p.Host && slices.ContainsFunc(p.Ranks, func(rank int) bool { return told[rank] })
 	}
 
-	better := func(some []Repair) float64 {
-		by := make([]*Repair, len(r.ranks))
-		for k := range some {
-			for _, rank := range some[k].Ranks {
-				if i, ok := slices.BinarySearch(r.ranks, rank); ok {
-					by[i] = &some[k]
-				}
-			}
-		}
-
-		now := r.total(func(o *op) int64 {
-			p, faster := by[o.rank], 1.0
-			switch {
-			case p == nil || o.verb != computes:
-			case p.Host && delayed(o):
-				faster = delays[phase{o.rank, o.phase}]
-			case p.Host:
-			case o.class == loading:
-				faster = p.Loading
-			default:
-				faster = p.Slowdown
-			}
-
-			if faster <= 1 {
-				return o.own
-			}
-
-			return int64(float64(o.own) / faster)
-		})
-		return math.Max(0, 1-now/was)
-	}
 	res.Repaired = map[string]float64{}
 	for i := range repairs {
-		res.Repaired[repairs[i].Name] = better(repairs[i : i+1])
+		res.Repaired[repairs[i].Name] = r.saved(repairs[i:i+1], delays, was)
 	}
 
-	res.Together = better(repairs)
+	res.Together = r.saved(repairs, delays, was)
+}
+
+// saved is the share of the time that some repairs save together: what is slow is as many times quicker as it
+// was slower. delays are those of ranks whose host is slow.
+func (r *replay) saved(some []Repair, delays map[phase]float64, was float64) float64 {
+	by := make([]*Repair, len(r.ranks))
+	for k := range some {
+		for _, rank := range some[k].Ranks {
+			if i, ok := slices.BinarySearch(r.ranks, rank); ok {
+				by[i] = &some[k]
+			}
+		}
+	}
+
+	now := r.total(func(o *op) int64 {
+		p, faster := by[o.rank], 1.0
+		switch {
+		case p == nil || o.verb != computes:
+		case p.Host && delayed(o):
+			faster = delays[phase{o.rank, o.phase}]
+		case p.Host:
+		case o.class == loading:
+			faster = p.Loading
+		default:
+			faster = p.Slowdown
+		}
+
+		if faster <= 1 {
+			return o.own
+		}
+
+		return int64(float64(o.own) / faster)
+	})
+	return math.Max(0, 1-now/was)
 }
 
 // mostWorkers bounds the workers that are played one by one.

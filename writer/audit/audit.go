@@ -112,25 +112,8 @@ func Run(ctx context.Context, dir, job, store string, sink ship.Sink, progress f
 		return nil, fmt.Errorf("audit %s, job %s: %w", dir, job, errNoJob)
 	}
 
-	aged, err := ledger.Aged(dir)
-	if err != nil {
+	if err := a.read(ctx, dir, dirs, progress); err != nil {
 		return nil, err
-	}
-
-	open, err := intake.ReadOpen(filepath.Dir(ledger.Path(dir)), store)
-	if err != nil {
-		return nil, fmt.Errorf("audit %s: %w", dir, err)
-	}
-
-	for i, d := range dirs {
-		r := a.rank(uint32(d.Rank))
-		if r.disk, err = readDisk(ctx, d, open[d.RankID], func(name string) bool { return aged(d.RankID, name) }); err != nil {
-			return nil, err
-		}
-
-		if progress != nil {
-			progress(i+1, len(dirs))
-		}
 	}
 
 	held, kept, err := sink.Tally(ctx, job)
@@ -153,6 +136,33 @@ type auditor struct {
 	ranks  map[uint32]*rank
 	// How the job's kinds are stored: as raw rows, or summed.
 	raw, summed map[string]bool
+}
+
+// read rolls up the files of each rank. What ageing has deleted is known from the ledger, and what waits in the
+// agent's open windows from its cursor.
+func (a *auditor) read(ctx context.Context, dir string, dirs []segment.RankDir, progress func(done, total int)) error {
+	aged, err := ledger.Aged(dir)
+	if err != nil {
+		return err
+	}
+
+	open, err := intake.ReadOpen(filepath.Dir(ledger.Path(dir)), a.report.Store)
+	if err != nil {
+		return fmt.Errorf("audit %s: %w", dir, err)
+	}
+
+	for i, d := range dirs {
+		r := a.rank(uint32(d.Rank))
+		if r.disk, err = readDisk(ctx, d, open[d.RankID], func(name string) bool { return aged(d.RankID, name) }); err != nil {
+			return err
+		}
+
+		if progress != nil {
+			progress(i+1, len(dirs))
+		}
+	}
+
+	return nil
 }
 
 // rank is what is known of a rank, nothing at first.

@@ -170,24 +170,28 @@ func (s *Sink) complete(ctx context.Context, o ddl.Options) error {
 		return fmt.Errorf("  host %s does not answer: %w", s.address.Host, err)
 	}
 
-	var lacks []string
+	if lacks := lacking(v, o, have, engineOf); len(lacks) > 0 {
+		return errors.Join(fmt.Errorf("  host %s: %s", s.address.Host, strings.Join(lacks, ", ")), said)
+	}
+
+	return nil
+}
+
+// lacking says what is wrong with the tables of a host, by the columns and the engine that each has.
+func lacking(v ddl.Version, o ddl.Options, have map[string]map[string]bool, engineOf map[string]string) (lacks []string) {
 	for _, name := range tableNames() {
-		engine := engineOf[name]
+		engine, local := engineOf[name], strings.HasSuffix(name, ddl.LocalSuffix)
 		switch missing := ddl.Missing(v, o, name, have[name]); {
 		case engine == "":
 			lacks = append(lacks, "no table "+name)
 		case len(missing) > 0:
 			lacks = append(lacks, fmt.Sprintf("table %s lacks %d columns", name, len(missing)))
-		case strings.HasSuffix(name, ddl.LocalSuffix) && !strings.HasPrefix(engine, "Replicated"), !strings.HasSuffix(name, ddl.LocalSuffix) && !strings.HasPrefix(engine, "Distributed"):
+		case local && !strings.HasPrefix(engine, "Replicated"), !local && !strings.HasPrefix(engine, "Distributed"):
 			lacks = append(lacks, fmt.Sprintf("table %s is %s", name, engine))
 		}
 	}
 
-	if len(lacks) == 0 {
-		return nil
-	}
-
-	return errors.Join(fmt.Errorf("  host %s: %s", s.address.Host, strings.Join(lacks, ", ")), said)
+	return lacks
 }
 
 // tableNames are the local and the Distributed tables.

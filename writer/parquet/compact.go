@@ -87,54 +87,14 @@ func (s *Sink) compact(ctx context.Context, f *folder) error {
 }
 
 // gather reads the small files, as many as fit, and returns their names: nil when there
-// are few. A file of another program's is not ours to remove, and one with a quarter of what
-// fits would be written again each time.
+// are few.
 func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []string, error) {
+	small, err := choose(ctx, files)
+	if err != nil || len(small) < fewFiles {
+		return nil, nil, err
+	}
+
 	b := &ship.Batch{Table: f.table, Job: f.job}
-	// By their footers first: what is chosen must fit into memory as a whole.
-	var small []string
-	rows, bytes := int64(0), int64(0)
-	for _, path := range files {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
-
-		info, err := os.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-
-		if err != nil {
-			return nil, nil, err
-		}
-
-		if info.Size() > smallBytes {
-			continue
-		}
-
-		file, closer, err := layout.Open(path)
-		if err != nil {
-			return nil, nil, err
-		}
-
-		_, ours := file.Lookup(layout.SchemaKey)
-		n, size := file.NumRows(), unfolded(file)
-		if err := closer.Close(); err != nil {
-			return nil, nil, err
-		}
-
-		if !ours || n > mostRows/4 || size > mostBytes/4 || rows+n > mostRows || bytes+size > mostBytes {
-			continue
-		}
-
-		rows, bytes = rows+n, bytes+size
-		small = append(small, path)
-	}
-
-	if len(small) < fewFiles {
-		return b, nil, nil
-	}
-
 	var names []string
 	var words record.Words
 	for _, path := range small {
@@ -147,6 +107,50 @@ func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []stri
 
 	b.Raws.Words, b.Raws.Bytes = words.List(), words.Bytes()
 	return b, names, nil
+}
+
+// choose returns the small files that fit into memory together, by their footers. A file of another
+// program's is not ours to remove, and one with a quarter of what fits would be written again each time.
+func choose(ctx context.Context, files []string) (small []string, err error) {
+	rows, bytes := int64(0), int64(0)
+	for _, path := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		if info.Size() > smallBytes {
+			continue
+		}
+
+		file, closer, err := layout.Open(path)
+		if err != nil {
+			return nil, err
+		}
+
+		_, ours := file.Lookup(layout.SchemaKey)
+		n, size := file.NumRows(), unfolded(file)
+		if err := closer.Close(); err != nil {
+			return nil, err
+		}
+
+		if !ours || n > mostRows/4 || size > mostBytes/4 || rows+n > mostRows || bytes+size > mostBytes {
+			continue
+		}
+
+		rows, bytes = rows+n, bytes+size
+		small = append(small, path)
+	}
+
+	return small, nil
 }
 
 // unfolded is the bytes of a file's rows before compression, each word once.

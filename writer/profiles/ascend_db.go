@@ -80,7 +80,8 @@ func (a *ascendDB) steps(ctx context.Context) error {
 // errMany is why a table is not read to its end.
 var errMany = errors.New("it has more rows than are held: the others are left out")
 
-// communication reads the collectives, and what enqueued them.
+// communication reads the collectives, and what enqueued them. A table with too many rows is read as far
+// as they are held.
 func (a *ascendDB) communication(ctx context.Context) error {
 	type names struct{ op, group, dtype int64 }
 	var said []names
@@ -120,22 +121,29 @@ func (a *ascendDB) communication(ctx context.Context) error {
 		}))
 	}
 
-	// CANN_API has every call of the host: those are kept that enqueued a collective.
-	launched := map[uint64]bool{}
 	for i, n := range said {
 		k := &a.kernels[i]
 		k.op, _ = hcclName(a.words[n.op])
 		k.group, k.dtype = a.words[n.group], dtypes[n.dtype]
-		launched[k.corr] = true
 	}
 
-	return errors.Join(err, a.read(ctx, "CANN_API", []string{"startNs", "endNs", "connectionId", "globalTid"}, func(c cells) error {
+	return errors.Join(err, a.calls(ctx))
+}
+
+// calls reads the calls of the host that enqueued a collective, of all that there are.
+func (a *ascendDB) calls(ctx context.Context) error {
+	launched := map[uint64]bool{}
+	for i := range a.kernels {
+		launched[a.kernels[i].corr] = true
+	}
+
+	return a.read(ctx, "CANN_API", []string{"startNs", "endNs", "connectionId", "globalTid"}, func(c cells) error {
 		if corr := uint64(max(c.int(2), 0)); corr != 0 && launched[corr] {
 			hold(&a.launches, launch{corr, uint64(c.int(3)), interval{c.int(0), max(c.int(1), c.int(0))}})
 		}
 
 		return nil
-	}))
+	})
 }
 
 // strings reads the words that collectives use, and those that annotations can have.

@@ -49,6 +49,28 @@ const (
 	mostGroups = 1 << 16
 )
 
+// columnsOfSums reads the first line of a table of sums: where each column stands. Versions add columns, and
+// order them otherwise.
+func columnsOfSums(table *csv.Reader) (map[string]int, error) {
+	head, err := table.Read()
+	if err != nil {
+		return nil, fmt.Errorf("read its first line: %w", err)
+	}
+
+	columns := map[string]int{}
+	for i, name := range head {
+		columns[name] = i
+	}
+
+	for _, name := range []string{"Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Free"} {
+		if _, ok := columns[name]; !ok {
+			return nil, fmt.Errorf("it has no column %q", name)
+		}
+	}
+
+	return columns, nil
+}
+
 // readSums reads a table of sums. whose tells whose a line is; what is nobody's is passed over. Steps are
 // put end to end, for the table does not say when they were.
 func readSums(ctx context.Context, f *profileFile, out *output, whose func(line []string, columns map[string]int) (record.Meta, bool)) error {
@@ -59,20 +81,9 @@ func readSums(ctx context.Context, f *profileFile, out *output, whose func(line 
 	defer r.Close()
 	table := csv.NewReader(ctxReader{ctx, r})
 	table.ReuseRecord, table.FieldsPerRecord = true, -1
-	head, err := table.Read()
+	columns, err := columnsOfSums(table)
 	if err != nil {
-		return fmt.Errorf("read its first line: %w", err)
-	}
-
-	columns := map[string]int{}
-	for i, name := range head {
-		columns[name] = i
-	}
-
-	for _, name := range []string{"Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Free"} {
-		if _, ok := columns[name]; !ok {
-			return fmt.Errorf("it has no column %q", name)
-		}
+		return err
 	}
 
 	ends := map[int]int64{}
