@@ -14,8 +14,8 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// KeyHeader is the header with a message's key: the same for what is said a second time.
-const KeyHeader = "Laggard-Message"
+// keyHeader is the header with a message's key: the same for what is said a second time.
+const keyHeader = "Laggard-Message"
 
 // Webhook posts a job's verdict as JSON when it changed: the newest one of each
 // job, until it is taken.
@@ -67,7 +67,7 @@ func (h *Webhook) send(ctx context.Context) time.Duration {
 	for _, job := range slices.Sorted(maps.Keys(h.waiting)) {
 		m := h.waiting[job]
 		h.mu.Unlock()
-		_, err := send(ctx, h.client, http.MethodPost, h.url, http.Header{"Content-Type": {jsonBody}, KeyHeader: {m.key}}, []byte(m.body))
+		_, err := send(ctx, h.client, http.MethodPost, h.url, http.Header{"Content-Type": {jsonBody}, keyHeader: {m.key}}, []byte(m.body))
 		h.mu.Lock()
 		if err != nil {
 			return h.back.fail(fmt.Errorf("post verdict on job %s: %w", job, err), h.now(), h.log)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,7 +38,7 @@ func TestTaskdNode(t *testing.T) {
 	}
 
 	table := `{"status":"completed","server_list":[`
-	for i, node := range nodes.NodeNames() {
+	for i, node := range slices.Sorted(maps.Keys(nodes.Nodes)) {
 		table += fmt.Sprintf(`{"host_ip":"10.0.0.%d","server_sn":"SN%d","device":[`, i, i)
 		for _, rank := range nodes.Nodes[node] {
 			table += fmt.Sprintf(`{"rank_id":"%d"},`, rank)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/analyzer/health"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
@@ -26,7 +25,7 @@ func (m *messages) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	who := strings.TrimPrefix(r.URL.Path, "/")
-	m.keys[who] = append(m.keys[who], r.Header.Get(health.KeyHeader))
+	m.keys[who] = append(m.keys[who], r.Header.Get("Laggard-Message"))
 }
 
 func (m *messages) of(who string) []string {

@@ -80,7 +80,7 @@ func (f *File) validate() error {
 
 	largest := -1
 	owner := map[int]string{}
-	for _, node := range f.NodeNames() {
+	for _, node := range f.nodeNames() {
 		if node == "" {
 			return errors.New(`nodes: a node without a name; give it the name its agent uses (--node)`)
 		}
@@ -173,8 +173,8 @@ func (f *File) checkRank(r int) error {
 	return nil
 }
 
-// NodeNames returns the names of the nodes, sorted.
-func (f *File) NodeNames() []string { return slices.Sorted(maps.Keys(f.Nodes)) }
+// nodeNames returns the names of the nodes, sorted.
+func (f *File) nodeNames() []string { return slices.Sorted(maps.Keys(f.Nodes)) }
 
 // checkKeys finds keys that look like a misspelt one of ours. Others are ignored:
 // another tool's additions do no harm.

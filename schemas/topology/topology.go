@@ -28,7 +28,7 @@ type Group struct {
 // NodeOf returns the node of a rank: where Nodes says, else node-<rank>.
 func (f *File) NodeOf(rank int) string {
 	if f != nil {
-		for _, n := range f.NodeNames() {
+		for _, n := range f.nodeNames() {
 			if slices.Contains(f.Nodes[n], rank) {
 				return n
 			}
@@ -89,7 +89,7 @@ func Merge(files ...*File) *File {
 // addNodes takes over where ranks run, but for those that are placed already, and notes
 // those that are then.
 func (f *File) addNodes(from *File, placed map[int]bool) {
-	for _, n := range from.NodeNames() {
+	for _, n := range from.nodeNames() {
 		for _, r := range from.Nodes[n] {
 			if placed[r] {
 				continue

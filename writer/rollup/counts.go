@@ -139,7 +139,7 @@ func (t *tally) count(fate int, k record.Kind, word string) {
 
 // given returns how many records were decided.
 func (t *tally) given() uint64 {
-	n := Sum(t.Other[stored]) + Sum(t.Other[summarised])
+	n := total(t.Other[stored]) + total(t.Other[summarised])
 	for k := range record.KindCount {
 		n += t.Known[stored][k] + t.Known[summarised][k]
 	}
@@ -182,8 +182,8 @@ func (s *Stream) Counts() Counts {
 	return c
 }
 
-// Sum adds up a table of Counts.
-func Sum(m map[string]uint64) uint64 {
+// total adds up a table of Counts.
+func total(m map[string]uint64) uint64 {
 	var n uint64
 	for _, v := range m {
 		n += v

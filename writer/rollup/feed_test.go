@@ -388,13 +388,13 @@ func TestStream_Account(t *testing.T) {
 		f := work(t)
 		o := Options{Job: "j", Rank: 3, Records: rapid.SampledFrom([]Selection{Light, None, All}).Draw(t, "records")}
 		rows, c := f.run(o)
-		emitted := Sum(c.Emitted)
-		if got := Sum(c.Stored) + Sum(c.Summarised) + c.InFlight + c.LostFor(LateRange); got != emitted {
+		emitted := total(c.Emitted)
+		if got := total(c.Stored) + total(c.Summarised) + c.InFlight + c.LostFor(LateRange); got != emitted {
 			t.Fatalf("emitted=%d, stored+summarised+in flight+late=%d\n%+v", emitted, got, c)
 		}
 
-		if n := uint64(len(rows.Raws.Rows)); n != Sum(c.Stored) {
-			t.Fatalf("record rows=%d, stored=%d", n, Sum(c.Stored))
+		if n := uint64(len(rows.Raws.Rows)); n != total(c.Stored) {
+			t.Fatalf("record rows=%d, stored=%d", n, total(c.Stored))
 		}
 
 		calls := uint64(0)

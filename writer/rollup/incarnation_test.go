@@ -130,7 +130,7 @@ func TestIncarnation_TaskDInTurns(t *testing.T) {
 			c.span(6, 40, 10, "step 5")
 			r := c.end()
 			k := c.s.Counts()
-			if Sum(k.Emitted) != 11 || k.Emitted["Step"] != 10-turn.late || k.LostFor(LateRange) != turn.late || k.Unmatched != 3*turn.late {
+			if total(k.Emitted) != 11 || k.Emitted["Step"] != 10-turn.late || k.LostFor(LateRange) != turn.late || k.Unmatched != 3*turn.late {
 				t.Errorf("%s: %+v", steps(r), k)
 			}
 

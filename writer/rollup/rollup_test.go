@@ -419,7 +419,7 @@ func FuzzStream(f *testing.F) {
 		var rows row.Rows
 		s.Take(&rows)
 		c := s.Counts()
-		if Sum(c.Emitted) != Sum(c.Stored)+Sum(c.Summarised)+c.InFlight+c.LostFor(LateRange) {
+		if total(c.Emitted) != total(c.Stored)+total(c.Summarised)+c.InFlight+c.LostFor(LateRange) {
 			t.Fatalf("%+v", c)
 		}
 

@@ -95,7 +95,7 @@ func TestSelection(t *testing.T) {
 		c.rec(record.Step, 0, 0, 10, nil)
 		r := c.end()
 		want(t, s.String(), places(r), kinds)
-		if k := c.s.Counts(); Sum(k.Emitted) != 4 || Sum(k.Stored)+Sum(k.Summarised) != 4 {
+		if k := c.s.Counts(); total(k.Emitted) != 4 || total(k.Stored)+total(k.Summarised) != 4 {
 			t.Fatalf("%s: %+v", s, k)
 		}
 
@@ -120,7 +120,7 @@ func TestSelection_Deep(t *testing.T) {
 	}
 
 	want(t, "deep", places(c.end()), "FP@1.0 Communication@1.0 Step@1.0 FP@2.0 Communication@2.0 Step@2.0")
-	if k := c.s.Counts(); Sum(k.Emitted) != 12 || Sum(k.Stored) != 6 || Sum(k.Summarised) != 6 {
+	if k := c.s.Counts(); total(k.Emitted) != 12 || total(k.Stored) != 6 || total(k.Summarised) != 6 {
 		t.Fatalf("%+v", k)
 	}
 }

@@ -92,7 +92,7 @@ func TestTrace_AR1(t *testing.T) {
 		t.Fatalf("counts=%+v, want nothing amiss", counts)
 	}
 
-	if e, s := Sum(counts.Emitted), Sum(counts.Stored); e != s || e == 0 {
+	if e, s := total(counts.Emitted), total(counts.Stored); e != s || e == 0 {
 		t.Fatalf("emitted=%d stored=%d, want all stored", e, s)
 	}
 

@@ -84,7 +84,7 @@ func TestWords_AreBoundedInBytes(t *testing.T) {
 			s.End()
 			stored += len(packed(s))
 			k = s.Counts()
-			switch emitted := Sum(k.Emitted); {
+			switch emitted := total(k.Emitted); {
 			case c.taskd && emitted+k.Unmatched+k.Waiting != lines, c.taskd && k.Clipped != lines:
 				t.Errorf("emitted %d, unmatched %d, waiting %d, clipped %d of %d", emitted, k.Unmatched, k.Waiting, k.Clipped, lines)
 			case c.taskd:
