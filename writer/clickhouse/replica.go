@@ -123,7 +123,7 @@ func (s *Sink) catchUp(ctx context.Context, conn clickhouse.Conn, k *server, tab
 	}
 }
 
-// errBehind is that rows may be in another replica that this one can't fetch.
+// errBehind says that rows may lie in another replica, from which this one can't fetch them.
 func (s *Sink) errBehind(table string) error {
 	return &ship.Error{Class: ship.Transient, Hint: "start the replica that has them, or let this one fetch (SYSTEM START FETCHES)",
 		Err: fmt.Errorf("%s of store %s: replica %s lacks rows that were inserted into another one", table, s.address, s.address.Host)}

@@ -53,7 +53,7 @@ func (s *Sink) settle(ctx context.Context, b *ship.Batch) error {
 	}
 }
 
-// underWay looks what a server is at, by query ids: inserts are laggard's, that run or wait in
+// underWay lists what a server is doing, by query ids: inserts are laggard's, that run or wait in
 // the queue, flushes are the server's own, of whatever waited in it. It looks at the queue
 // first: what has left it since is in a flush.
 //

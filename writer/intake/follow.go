@@ -171,8 +171,8 @@ func (f *Follower) Run(ctx context.Context) error {
 	return errors.Join(err, f.e.close())
 }
 
-// loop scans and reads until ctx ends. inner ends when the shipper fails. To look what
-// there is costs a look at each segment, so where segments have only grown it reads on.
+// loop scans and reads until ctx ends. inner ends when the shipper fails. A scan looks
+// at each segment that there is, so where segments have only grown it reads on without one.
 func (f *Follower) loop(ctx, inner context.Context, watcher *tail.Watcher) error {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 // pointers, so a collection is over in a millisecond or two.
 const garbage = 25
 
-// collectOften makes the process collect by garbage, unless its environment says GOGC, until
+// collectOften makes the garbage collector go by garbage, unless the environment says GOGC, until
 // what it returns is called.
 func collectOften() func() {
 	if os.Getenv("GOGC") != "" {

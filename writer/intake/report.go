@@ -66,7 +66,7 @@ var alterations = [...]struct{ reason, text string }{
 	{rollup.NoGroups, "without dimension (%s): the communication of %d steps, for no parallel_group.json names their communicators"},
 }
 
-// String says it in a sentence a table or cause.
+// String says what was stored, found and lost: a line for all, then one for each table and each reason.
 func (r Report) String() string {
 	var b strings.Builder
 	if n := r.rows(); n.Inserted == 0 && n.Found > 0 {

@@ -17,7 +17,7 @@ import (
 const takeEvery = 4 << 20
 
 // Dir reads the segments of one rank directory as they are, from the oldest to the
-// newest, and gives out the finished rows in portions; the last one comes after
+// newest, and gives out the finished rows in parts; the last one comes after
 // End. It is the whole of what an `analyze` or `ingest` of files does to a rank.
 //
 // Job and Rank of o default to the directory's; without Groups those of a

@@ -22,8 +22,8 @@ type Batch struct {
 	// Query is the id that the store knows the insert by. Rows that are sent again
 	// after a doubt keep the Query of the batch they came from.
 	Query string
-	// Unplaced is that of some rows' streams it is not known how much the store has:
-	// anybody may have sent them before. Sent is that this process has.
+	// Unplaced: it is not known how much the store has of some rows' streams, so another
+	// process may have sent these rows before. Sent: this process has.
 	Unplaced, Sent bool
 
 	row.Rows

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// copyEvery is how often is asked whether rows are copied.
+// copyEvery is how often the store is asked whether rows are copied.
 const copyEvery = time.Second
 
 // storedRound is a round whose rows are stored, and perhaps not yet in a second place: a replica
@@ -17,7 +17,7 @@ const copyEvery = time.Second
 type storedRound struct {
 	acks []part // of each the stream and the mark
 	mark any    // nil: nothing in it that waits, or unmarked
-	// unmarked is that the mark could not be had. A later one is of these rows, too.
+	// unmarked: the mark could not be had. A later one stands for these rows as well.
 	unmarked bool
 	at       time.Time
 }

@@ -128,7 +128,7 @@ func (r failing) backoff(jitter float64) time.Duration {
 	}
 
 	wait := time.Duration(jitter * float64(d))
-	if r.busy { // half of it at least: a fleet that comes back at once is what it suffers from
+	if r.busy { // half of it at least: a fleet that came back at once would overload it again
 		wait = d/2 + wait/2
 	}
 

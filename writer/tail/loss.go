@@ -9,7 +9,7 @@ import (
 
 // Reasons of a loss that are not in package record.
 const (
-	// tooLong is a line longer than segment.MaxLine.
+	// tooLong is a line longer than package segment reads: 1 MiB.
 	tooLong = "too-long"
 	// late is what was added to a segment after the next one had been begun, or a
 	// whole segment that appeared before the ones that were read.
