@@ -109,7 +109,7 @@ func clusterHosts(ctx context.Context, conn clickhouse.Conn, cluster string) ([]
 }
 
 // everywhere runs ON CLUSTER statements and returns what went wrong with them. A host that is down
-// lets each wait: after the first the wait is short.
+// makes each of them wait: after the first the wait is short.
 func (s *Sink) everywhere(ctx context.Context, statements []string) error {
 	var said []error
 	wait := ddlSeconds
