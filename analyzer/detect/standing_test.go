@@ -50,6 +50,27 @@ func TestStanding_FewThatAreFarSlower(t *testing.T) {
 	}
 }
 
+// TestStanding_TwoModels: where half of the hosts are of a model that is slower by 5 %, ranks lie as far apart as a slow one
+// from them; the others of its own host tell.
+func TestStanding_TwoModels(t *testing.T) {
+	for seed := range uint64(8) {
+		j := newJob(seed)
+		j.shape(1, 16, 1, 4)
+		j.seq, j.sigma, j.rho = 0, 0.01, 0
+		older := map[int]float64{0: 1.05, 1: 1.05, 2: 1.05, 3: 1.05, 8: 1.05, 9: 1.05, 10: 1.05, 11: 1.05}
+		j.slowRanks(older)
+		if got := blamed(Analyze(j.frame(), Default())); len(got) > 0 {
+			t.Errorf("seed %d: %v of two models are accused", seed, got)
+		}
+
+		older[6] = 1.15
+		j.slowRanks(older)
+		if got := blamed(Analyze(j.frame(), Default())); !slices.Equal(got, []string{"host-01"}) {
+			t.Errorf("seed %d: %v, want host-01", seed, got)
+		}
+	}
+}
+
 // TestStanding_WholeHost: a host whose eight ranks are slow is no like of one that has a single rank
 // which noise makes as slow.
 func TestStanding_WholeHost(t *testing.T) {

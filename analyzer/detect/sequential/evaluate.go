@@ -57,6 +57,13 @@ func (t *Test) try(r, k int) outcome {
 		o.effect, o.z = 0, 0
 	}
 
+	if mates := float64(t.beside(r)); mates == mates && m >= peerGain {
+		if z := (m - mates) / math.Hypot(se, t.unsure*t.tauHost); z > o.z {
+			o.effect, o.z = m-mates, z
+			slowFrom += float32(max(0, mates))
+		}
+	}
+
 	if past, n, tau := t.past(r, t.began(r, k)); n >= minBase {
 		se2 := math.Hypot(se, robust.MedianLoss*sigma/math.Sqrt(float64(n*threshold.BlockSteps)))
 		if z := (m - past) / math.Hypot(se2, tau); z > o.z && (m >= peerGain || t.SelfOnly) {

@@ -31,8 +31,9 @@ const (
 type Test struct {
 	Units
 	n    int
-	role []int32 // unit → role, -1 none
-	few  []bool  // unit has one or two peers
+	role []int32   // unit → role, -1 none
+	few  []bool    // unit has one or two peers
+	host [][]int32 // unit → those of its node, nil where they are few
 
 	count  int       // analysed steps
 	labels []int64   // step numbers of the last analysed steps, by count % len
@@ -70,12 +71,13 @@ type Test struct {
 	rhoUp    float64   // lag-1 correlation, numerator and denominator
 	rhoDown  float64
 	tau      float64            // harmless spread of window medians
+	tauHost  float64            // the same within a host
 	tauOwn   [len(gaps)]float64 // how far units go from their own past
 	tauLane  [len(lanes)]float64
 	blockSD  float64                 // noise of a block
 	skew     [1 + len(lanes)]float64 // where the middle of ordinary units lies in a window, and in each lane
-	looks    []float32               // the last looks at tau, tauOwn and each of tauLane
-	lookN    [1 + len(gaps) + len(lanes)]int32
+	looks    []float32               // the last looks at tau, each of tauOwn and tauLane, and tauHost
+	lookN    [hostLook + 1]int32
 
 	cfg           *threshold.Config
 	least         float32   // MinEffect as a logarithm
@@ -98,6 +100,9 @@ type Units struct {
 	Habits   bool      // units may differ for good by any amount
 	SelfOnly bool      // units differ for good: each is compared with its own past
 }
+
+// hostLook is the place of tauHost among the looks.
+const hostLook = 1 + len(gaps) + len(lanes)
 
 // labelMemory is the number of step labels kept: the longest lane.
 const labelMemory = threshold.BlockSteps * maxBlocks
@@ -140,7 +145,7 @@ func New(cfg *threshold.Config, n int, u Units) *Test {
 	}
 
 	t.Assign(u)
-	t.tau = fewTauFloor
+	t.tau, t.tauHost = fewTauFloor, fewTauFloor
 	for k := range t.tauOwn {
 		t.tauOwn[k] = fewOwnFloor
 	}
@@ -167,6 +172,8 @@ func (t *Test) Assign(u Units) {
 			t.few[r] = u.Sizes[g] < threshold.MedianPeers
 		}
 	}
+
+	t.findHosts()
 
 	if len(t.sigma) != len(u.Roles)+1 {
 		pooled := 0.0

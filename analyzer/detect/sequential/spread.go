@@ -33,6 +33,14 @@ func (t *Test) spreads() {
 	sigma := max(t.sigma[len(t.Roles)], sigmaFloor)
 	se := robust.HodgesLehmannLoss * sigma / math.Sqrt(threshold.Window*(1-rho)/(1+rho))
 	t.tau = t.usual(0, t.buf, se, fewTauFloor)
+	t.buf = t.buf[:0]
+	for r := t.count / threshold.EvaluateEvery % stride; r < t.n; r += stride {
+		if d := t.mid[r] - t.beside(r); d == d && t.ordinary(r) {
+			t.buf = append(t.buf, d)
+		}
+	}
+
+	t.tauHost = t.usual(hostLook, t.buf, se, fewTauFloor)
 	t.changes(math.Hypot(se, robust.MedianLoss*sigma/math.Sqrt(baseBlocks*threshold.BlockSteps)))
 	block := t.blockNoise()
 	t.blockSD = block

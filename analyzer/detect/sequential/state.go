@@ -27,7 +27,7 @@ func (t *Test) State() state.Fields {
 		"first": &t.first, "first_label": &t.firstLabel, "since": &t.since, "detected": &t.detected,
 		"since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
 		"effect": &t.effect, "mid": &t.mid, "least": &t.least, "sigma": &t.sigma, "sigmas": &t.sigmas, "mid_noise": &t.midNoise,
-		"sigma_n": state.Counts(&t.sigmaN), "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_own": &t.tauOwn,
+		"sigma_n": state.Counts(&t.sigmaN), "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_host": &t.tauHost, "tau_own": &t.tauOwn,
 		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": state.Counts(&t.lookN), "warming": &t.warming, "spikes": &t.spikes,
 	}
 	for i := range t.laneMean {
