@@ -32,8 +32,8 @@ import (
 // used by one goroutine.
 type Feed struct {
 	// All processes of the job, and who is who.
-	Ranks map[uint32][]*process
 	Order []uint32                // ranks, ascending
+	Ranks [][]*process            // the processes of each, as they were heard of
 	Rows  []int                   // global rank of each row of the columns
 	Seen  [frame.MetricCount]bool // in samples
 	Dirty bool                    // something came that may change who is who
@@ -79,7 +79,7 @@ const (
 )
 
 // New returns an empty Feed.
-func New() *Feed { return &Feed{Ranks: map[uint32][]*process{}, samples: sampleSteps} }
+func New() *Feed { return &Feed{samples: sampleSteps} }
 
 // Add takes a portion of rows. Steps of one process come in the order of their
 // starts; a row may come twice.

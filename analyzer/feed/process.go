@@ -5,37 +5,41 @@ import (
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
-// process is one incarnation of one rank: how far its rows came, and what layouts need to know of it.
+// process is one incarnation of one rank: how far its rows came, and what layouts need to know of it. What each
+// of its rows asks for comes first, in few cache lines: the next row is mostly another process's.
 type process struct {
-	Rank  uint32
-	ID    uint64
-	Known bool     // an identity came
-	Meta  row.Rank // of the highest version
-	Node  string   // where its rows say it ran
+	Rank uint32
+	ID   uint64
 	// Steps is how many it recorded. First is the lowest, FirstNs its start; EarlyNs and
 	// LateNs are the earliest and the latest start of all, 0 unknown.
 	Steps           int32
 	First           place
 	FirstNs         int64
 	EarlyNs, LateNs int64
-	// Talks are the communicators that it used, in the order they came.
-	Talks []talk
-	// Forward and Own are times of its first steps, in seconds and NaN where not recorded, where
-	// roles may have to be guessed from them.
-	Forward, Own []float32
 
 	// By the world that was made last of it.
 	Attempt int    // number of the launch
-	Later   bool   // it took a rank's place while the others went on
-	Running bool   // the last column that went shows it in its rank's place
 	row     int    // of the columns; -1 without one
 	turn    uint16 // its place among the processes of its rank, by their starts, from 1
+	Later   bool   // it took a rank's place while the others went on
+	Running bool   // the last column that went shows it in its rank's place
 
-	LastStep  int64
-	LastStart int64
-	Run       int // how often it went back to an earlier step
 	Settled   bool
 	Tells     bool // roles, by its identity
+	LastStep  int64
+	LastStart int64
+	Run       int   // how often it went back to an earlier step
+	at        place // of its last row that was placed, for a History
+
+	// Own and Forward are times of its first steps, in seconds and NaN where not recorded, where
+	// roles may have to be guessed from them.
+	Own, Forward []float32
+
+	// Talks are the communicators that it used, in the order they came.
+	Talks []talk
+	Node  string   // where its rows say it ran
+	Known bool     // an identity came
+	Meta  row.Rank // of the highest version
 	// Held are rows that wait until it is known what this process is: the first of
 	// a new launch, or a rank that was restarted alone.
 	Held []row.Step
@@ -43,7 +47,6 @@ type process struct {
 	begun   bool  // of a History: a row was placed
 	number  int32 // in a History
 	waiting int32 // rows of a History that were not placed yet
-	at      place // of its last row that was, from then on
 }
 
 // talk is what one process did in one communicator.

@@ -16,27 +16,35 @@ const sampleSteps = 32
 
 // process finds or makes the process: from the newest backwards, since that is who is asked for.
 func (f *Feed) process(rank uint32, id uint64) *process {
-	list := f.Ranks[rank]
-	for k := len(list) - 1; k >= 0; k-- {
-		if list[k].ID == id {
-			return list[k]
+	k, known := f.at(rank)
+	if !known {
+		f.Order, f.Ranks = slices.Insert(f.Order, k, rank), slices.Insert(f.Ranks, k, nil)
+	}
+
+	for _, p := range slices.Backward(f.Ranks[k]) {
+		if p.ID == id {
+			return p
 		}
 	}
 
 	p := &process{Rank: rank, ID: id}
-	if len(list) == 0 {
-		k, _ := slices.BinarySearch(f.Order, rank)
-		f.Order = slices.Insert(f.Order, k, rank)
+	f.Ranks[k] = append(f.Ranks[k], p)
+	return p
+}
+
+// at is where a rank is in Order, or belongs. They are numbered from 0, so it is there where none is missing.
+func (f *Feed) at(rank uint32) (k int, known bool) {
+	if k = int(rank); k < len(f.Order) && f.Order[k] == rank {
+		return k, true
 	}
 
-	f.Ranks[rank] = append(list, p)
-	return p
+	return slices.BinarySearch(f.Order, rank)
 }
 
 // each calls visit with every process, by rank.
 func (f *Feed) each(visit func(*process)) {
-	for _, rank := range f.Order {
-		for _, p := range f.Ranks[rank] {
+	for _, list := range f.Ranks {
+		for _, p := range list {
 			visit(p)
 		}
 	}
@@ -110,11 +118,12 @@ func (f *Feed) sample(p *process, s *row.Step) {
 // Overlap tells of two runs under the job's name, nil where there is one.
 func (f *Feed) Overlap() *frame.Overlap {
 	var all []*process
-	f.each(func(p *process) {
-		if len(f.Ranks[p.Rank]) > 1 {
-			all = append(all, p)
+	for _, list := range f.Ranks {
+		if len(list) > 1 {
+			all = append(all, list...)
 		}
-	})
+	}
+
 	return findOverlap(all, len(f.Order))
 }
 
@@ -137,14 +146,19 @@ func (f *Feed) build(topo *topology.File) bool {
 
 	f.world = newWorld(all, f.Seen, topo)
 	f.Rows = f.world.ranks
-	f.each(func(p *process) { p.row, p.turn = f.world.row(p.Rank), f.turn(p) })
+	for _, list := range f.Ranks {
+		for _, p := range list {
+			p.row, p.turn = f.world.row(p.Rank), turn(p, list)
+		}
+	}
+
 	return true
 }
 
 // turn numbers the processes of a rank by their starts, from 1.
-func (f *Feed) turn(p *process) uint16 {
+func turn(p *process, all []*process) uint16 {
 	n := uint16(1)
-	for _, q := range f.Ranks[p.Rank] {
+	for _, q := range all {
 		if q.begin() < p.begin() && n < math.MaxUint16 {
 			n++
 		}

@@ -114,10 +114,12 @@ func (f *Feed) relieve(c *column) {
 			continue
 		}
 
-		for _, p := range f.Ranks[uint32(f.Rows[k])] {
-			is := p.Attempt == c.Place.Attempt && p.turn == owner
-			changed = changed || is
-			p.Running = is
+		if at, known := f.at(uint32(f.Rows[k])); known {
+			for _, p := range f.Ranks[at] {
+				is := p.Attempt == c.Place.Attempt && p.turn == owner
+				changed = changed || is
+				p.Running = is
+			}
 		}
 	}
 

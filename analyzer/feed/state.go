@@ -37,10 +37,10 @@ func (f *Feed) check() error {
 		return fmt.Errorf("%d ranks in order, want %d", len(f.Order), len(f.Ranks))
 	}
 
-	for rank, list := range f.Ranks {
+	for k, list := range f.Ranks {
 		for _, p := range list {
-			if p.Rank != rank {
-				return fmt.Errorf("a process of rank %d among those of rank %d", p.Rank, rank)
+			if p.Rank != f.Order[k] {
+				return fmt.Errorf("a process of rank %d among those of rank %d", p.Rank, f.Order[k])
 			}
 		}
 	}

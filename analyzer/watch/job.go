@@ -38,8 +38,7 @@ type job struct {
 // maxUnsent bounds what waits for a sink that fails; the oldest go first.
 const maxUnsent = 4096
 
-// newJob returns a job of which nothing was read. Its maps are there: gob makes one as large as a stream
-// says.
+// newJob returns a job of which nothing was read.
 func newJob(name string) *job { return &job{Job: name, Feed: feed.New()} }
 
 // observe gives a column to the engine, which is made of the first one.

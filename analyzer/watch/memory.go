@@ -18,7 +18,7 @@ const stateMagic = "laggard-watch-state\n"
 
 // stateVersion is the version of what stands before the engine; another one is not
 // read. It rises with every change of a saved type or of what it means.
-const stateVersion = 12
+const stateVersion = 13
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

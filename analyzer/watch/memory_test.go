@@ -213,7 +213,7 @@ func TestState_FlippedBytes(t *testing.T) {
 
 // shapeOfState is the shape of what stateVersion says: the names and types of all
 // fields.
-const shapeOfState = 0x9f347e60
+const shapeOfState = 0x6cda6873
 
 // TestState_VersionFollowsShape fails when a saved type changes: an older state would
 // be read as if it were of this build.
@@ -237,12 +237,7 @@ func shape(t *testing.T, w io.Writer, typ reflect.Type, path string) {
 			}
 		}
 	case reflect.Map:
-		if path != "state.Feed.Ranks" {
-			t.Errorf("%s: a map that decode does not make: gob would make one as large as a hostile stream says", path)
-		}
-
-		shape(t, w, typ.Key(), path)
-		shape(t, w, typ.Elem(), path)
+		t.Errorf("%s: a map that decode does not make: gob would make one as large as a hostile stream says", path)
 	case reflect.Array, reflect.Slice, reflect.Pointer:
 		shape(t, w, typ.Elem(), path)
 	}
