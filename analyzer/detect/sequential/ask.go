@@ -33,7 +33,7 @@ func (t *Test) Residual(r, n int) float32 {
 		return robust.NaN
 	}
 
-	return t.ring[r*threshold.Window+(n-1)%threshold.Window]
+	return t.window(r)[(n-1)%threshold.Window]
 }
 
 // Middle is the median residual of unit r over its window, NaN before its first step.

@@ -5,6 +5,25 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 )
 
+// perTurn is how many of n units at most close a block in the same step.
+func perTurn(n int) int { return (n + threshold.BlockSteps - 1) / threshold.BlockSteps }
+
+// at is where unit r lies in ring and blocks: those that close a block in the same step side by side, for
+// they are all that is read of these in a step, and memory is read in order several times as fast.
+func (t *Test) at(r int) int {
+	return r%threshold.BlockSteps*perTurn(t.n) + r/threshold.BlockSteps
+}
+
+// window is the last residuals of unit r, by count % window.
+func (t *Test) window(r int) *[threshold.Window]float32 {
+	return (*[threshold.Window]float32)(t.ring[t.at(r)*threshold.Window:])
+}
+
+// kept is the last blocks of unit r, by their number % maxBlocks.
+func (t *Test) kept(r int) *[maxBlocks]float32 {
+	return (*[maxBlocks]float32)(t.blocks[t.at(r)*maxBlocks:])
+}
+
 // closeBlock summarises the last steps of unit r as one block of its slow lanes,
 // and lets its own baseline learn from it.
 func (t *Test) closeBlock(r int) {
@@ -14,7 +33,7 @@ func (t *Test) closeBlock(r int) {
 			continue
 		}
 
-		if x := t.ring[r*threshold.Window+k%threshold.Window]; x == x {
+		if x := t.window(r)[k%threshold.Window]; x == x {
 			t.buf = append(t.buf, x)
 		}
 	}
@@ -25,7 +44,7 @@ func (t *Test) closeBlock(r int) {
 	}
 
 	n := t.block[r]
-	t.blocks[r*maxBlocks+int(n)%maxBlocks] = v
+	t.kept(r)[int(n)%maxBlocks] = v
 	t.block[r] = n + 1
 	if v == v && t.phase[r] == ok && t.climb[r] < suspectAt/2 && t.warm[r] == 0 && !t.creeps(r, v) {
 		t.learnBase(r, v)
@@ -105,7 +124,7 @@ func (t *Test) Unlearn(r, since int) {
 	}
 
 	for k := 1; k <= (t.count-since)/threshold.BlockSteps+1 && k <= min(maxBlocks, int(t.block[r])); k++ {
-		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = robust.NaN
+		t.kept(r)[(int(t.block[r])-k)%maxBlocks] = robust.NaN
 	}
 }
 
@@ -113,12 +132,10 @@ func (t *Test) Unlearn(r, since int) {
 // is over and known is no news to them.
 func (t *Test) forgetLanes(r, until int) {
 	for k := (t.count-until)/threshold.BlockSteps + 1; k <= maxBlocks && k <= int(t.block[r]); k++ {
-		t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks] = robust.NaN
+		t.kept(r)[(int(t.block[r])-k)%maxBlocks] = robust.NaN
 	}
 
-	for i := range t.laneMean {
-		t.laneMean[i][r] = robust.NaN
-	}
+	t.laneMean[r] = unknownLanes
 }
 
 // fillLanes sets the mean of the last blocks of unit r for each lane, NaN where
@@ -128,7 +145,7 @@ func (t *Test) fillLanes(r int) {
 	var sum float32
 	n, k := 0, 0
 	have := int(t.block[r])
-	ring := (*[maxBlocks]float32)(t.blocks[r*maxBlocks:])
+	ring, mean := t.kept(r), &t.laneMean[r]
 	for i, l := range lanes {
 		if l > have {
 			return // longer ones were never full
@@ -141,9 +158,9 @@ func (t *Test) fillLanes(r int) {
 			}
 		}
 
-		t.laneMean[i][r] = robust.NaN
+		mean[i] = robust.NaN
 		if 4*n >= 3*l {
-			t.laneMean[i][r] = sum / float32(n)
+			mean[i] = sum / float32(n)
 		}
 	}
 }

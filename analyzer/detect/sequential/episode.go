@@ -79,7 +79,7 @@ func (t *Test) begin(r int) {
 
 	var sum, least float32
 	for i := max(int(t.sinceAt[r]), t.count+1-threshold.Window); i <= t.count; i++ {
-		x := t.ring[r*threshold.Window+i%threshold.Window] - base
+		x := t.window(r)[i%threshold.Window] - base
 		if x == x {
 			sum += x - half
 		}

@@ -21,7 +21,7 @@ func (t *Test) Values(r, k int) []float32 {
 	k = min(k, threshold.Window, t.count-max(0, int(t.first[r])))
 	t.buf = t.buf[:0]
 	for i := t.count - k; i < t.count; i++ {
-		if x := t.ring[r*threshold.Window+i%threshold.Window]; x == x {
+		if x := t.window(r)[i%threshold.Window]; x == x {
 			t.buf = append(t.buf, x)
 		}
 	}
@@ -236,7 +236,7 @@ func (t *Test) level(r int) float32 {
 	var sum float32
 	k := 0
 	for i := 1; i <= n && i <= int(t.block[r]); i++ {
-		if x := t.blocks[r*maxBlocks+(int(t.block[r])-i)%maxBlocks]; x == x {
+		if x := t.kept(r)[(int(t.block[r])-i)%maxBlocks]; x == x {
 			sum += x
 			k++
 		}
@@ -270,7 +270,7 @@ func (t *Test) evaluateLanes(r int) {
 	}
 
 	for i, l := range lanes {
-		m, from := float64(t.laneMean[i][r])-t.skew[1+i], float32(t.cfg.Effect/2+t.skew[1+i])
+		m, from := float64(t.laneMean[r][i])-t.skew[1+i], float32(t.cfg.Effect/2+t.skew[1+i])
 		switch {
 		case m >= float64(t.least):
 		case l >= LongBlocks && m >= LongShare*float64(t.least): // small, but for long and in every block
@@ -294,7 +294,7 @@ func (t *Test) evaluateLanes(r int) {
 
 		slow, n := 0, 0
 		for k := 1; k <= l; k++ {
-			x := t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
+			x := t.kept(r)[(int(t.block[r])-k)%maxBlocks]
 			if x != x {
 				continue
 			}
@@ -331,7 +331,7 @@ func (t *Test) evaluateLanes(r int) {
 // themselves as well: who was so from its first step on is another kind of device, not one that got slow.
 func (t *Test) sinceBlock(r, k int, from float32) {
 	known := min(int(t.block[r]), maxBlocks)
-	for k < known && t.blocks[r*maxBlocks+(int(t.block[r])-k-1)%maxBlocks] > from {
+	for k < known && t.kept(r)[(int(t.block[r])-k-1)%maxBlocks] > from {
 		k++
 	}
 
@@ -367,7 +367,7 @@ func (t *Test) laneRise(r, i int) float64 {
 	}
 
 	past, n, tau := t.past(r, t.count-lanes[i]*threshold.BlockSteps)
-	rise := float64(t.laneMean[i][r]) - past
+	rise := float64(t.laneMean[r][i]) - past
 	if n < minBase || rise < LongShare*float64(t.least) {
 		return 0
 	}
@@ -396,7 +396,7 @@ func (t *Test) Corroborates(r, at int, least float64) bool {
 		return false
 	}
 
-	now := float64(t.laneMean[0][r])
+	now := float64(t.laneMean[r][0])
 	rise := now - past
 	return rise >= max(peerGain, least) && now >= least && rise >= SuspectZ*math.Hypot(t.blockSD*math.Sqrt(1/float64(lanes[0])+1/float64(n)), tau)
 }

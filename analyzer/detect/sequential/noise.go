@@ -47,7 +47,7 @@ func (t *Test) differNoise(e []float32) {
 	t.buf = t.buf[:0]
 	if t.count > 0 {
 		for r, x := range e {
-			if d := x - t.ring[r*threshold.Window+(t.count-1)%threshold.Window]; d == d {
+			if d := x - t.window(r)[(t.count-1)%threshold.Window]; d == d {
 				t.buf = append(t.buf, d/math.Sqrt2)
 			}
 		}

@@ -43,7 +43,7 @@ func (t *Test) middleBlock(r, skip, to int) (float32, int) {
 	var v [baseBlocks]float32
 	n := 0
 	for k := skip; k < to; k++ {
-		if x := t.blocks[r*maxBlocks+(int(t.block[r])-1-k)%maxBlocks]; x == x {
+		if x := t.kept(r)[(int(t.block[r])-1-k)%maxBlocks]; x == x {
 			v[n] = x
 			n++
 		}

@@ -37,8 +37,8 @@ type Test struct {
 
 	count  int       // analysed steps
 	labels []int64   // step numbers of the last analysed steps, by count % len
-	ring   []float32 // n × window: residuals, by count % window
-	blocks []float32 // n × maxBlocks
+	ring   []float32 // units × window, see window
+	blocks []float32 // units × maxBlocks, see kept
 	block  []int32   // blocks finished by each unit
 
 	mu, dev, prev   []float32 // robust centre and spread of each unit, last deviation
@@ -59,9 +59,9 @@ type Test struct {
 	until           []int64
 	sum             []float32 // of residuals over the slow steps of the episode
 	sumN            []uint16
-	z, effect       []float32 // of the last test
-	mid             []float32 // median of the last window
-	laneMean        [len(lanes)][]float32
+	z, effect       []float32             // of the last test
+	mid             []float32             // median of the last window
+	laneMean        [][len(lanes)]float32 // of blocks, NaN where too few are there
 	spikes          []Spikes
 
 	sigma    []float64 // noise of a step, per role and for all (last): median of sigmas
@@ -121,7 +121,8 @@ func Alike(n int) Units {
 func New(cfg *threshold.Config, n int, u Units) *Test {
 	t := &Test{cfg: cfg, n: n, labels: make([]int64, labelMemory)}
 	f32 := func() []float32 { return make([]float32, n) }
-	t.ring, t.blocks = make([]float32, n*threshold.Window), make([]float32, n*maxBlocks)
+	places := threshold.BlockSteps * perTurn(n)
+	t.ring, t.blocks = make([]float32, places*threshold.Window), make([]float32, places*maxBlocks)
 	t.block, t.Left = make([]int32, n), f32()
 	t.mu, t.dev, t.prev, t.base, t.creep = f32(), f32(), f32(), f32(), f32()
 	t.baseN = make([]uint16, n)
@@ -133,10 +134,7 @@ func New(cfg *threshold.Config, n int, u Units) *Test {
 	t.sinceAt, t.fallAt = make([]int32, n), make([]int32, n)
 	t.sum, t.sumN = f32(), make([]uint16, n)
 	t.z, t.effect, t.mid = f32(), f32(), f32()
-	for i := range t.laneMean {
-		t.laneMean[i] = f32()
-	}
-
+	t.laneMean = make([][len(lanes)]float32, n)
 	t.spikes = make([]Spikes, n)
 	t.looks = make([]float32, len(t.lookN)*usualLooks)
 	t.sizeNoise(len(u.Roles)+1, 0)
@@ -196,24 +194,24 @@ func (t *Test) sizeNoise(n int, s float64) {
 	}
 }
 
+// unknownLanes are of a unit without blocks.
+var unknownLanes = [len(lanes)]float32(robust.Unknown(len(lanes)))
+
 // Forget makes unit r new: another process, another place.
 func (t *Test) Forget(r int) {
-	for i := range threshold.Window {
-		t.ring[r*threshold.Window+i] = robust.NaN
+	for i := range t.window(r) {
+		t.window(r)[i] = robust.NaN
 	}
 
-	for i := range maxBlocks {
-		t.blocks[r*maxBlocks+i] = robust.NaN
+	for i := range t.kept(r) {
+		t.kept(r)[i] = robust.NaN
 	}
 
 	t.block[r], t.mu[r], t.dev[r], t.prev[r] = 0, 0, 0, robust.NaN
 	t.base[r], t.baseN[r], t.creep[r] = 0, 0, 0
 	t.endEpisode(r)
 	t.first[r], t.mid[r] = -1, robust.NaN
-	for i := range t.laneMean {
-		t.laneMean[i][r] = robust.NaN
-	}
-
+	t.laneMean[r] = unknownLanes
 	t.warm[r], t.warmed[r] = 0, 0
 	t.spikes[r] = Spikes{}
 }
@@ -264,7 +262,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 	slot, rho, led := t.count%threshold.Window, t.rho(), anyLeads(e, leads)
 	delta := float32(t.cfg.Effect)
 	for r, x := range e {
-		t.ring[r*threshold.Window+slot] = x
+		t.window(r)[slot] = x
 		if x != x {
 			t.prev[r] = robust.NaN
 			continue
@@ -313,7 +311,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 		if t.first[r] >= 0 {
 			t.closeBlock(r)
 			switch {
-			case t.slow[r] && t.laneMean[0][r] < min(delta, t.effect[r])/2:
+			case t.slow[r] && t.laneMean[r][0] < min(delta, t.effect[r])/2:
 				end(t.over(r, t.count-1))
 			case t.phase[r] == degraded && t.Intermittent(r): // bursts were taken for what lasts
 				t.endEpisode(r)

@@ -47,7 +47,7 @@ func (t *Test) spreads() {
 	for i, l := range lanes {
 		t.buf = t.buf[:0]
 		for r := t.count / threshold.EvaluateEvery % stride; r < t.n; r += stride {
-			if m := t.laneMean[i][r]; m == m && t.ordinary(r) {
+			if m := t.laneMean[r][i]; m == m && t.ordinary(r) {
 				t.buf = append(t.buf, m)
 			}
 		}
@@ -140,7 +140,7 @@ func (t *Test) blockNoise() float64 {
 	stride := t.n/noisePool + 1
 	for r := 0; r < t.n; r += stride {
 		for k := 2; k <= maxBlocks && k <= int(t.block[r]) && len(t.buf) < 4*noisePool; k++ {
-			a, b := t.blocks[r*maxBlocks+(int(t.block[r])-k+1)%maxBlocks], t.blocks[r*maxBlocks+(int(t.block[r])-k)%maxBlocks]
+			a, b := t.kept(r)[(int(t.block[r])-k+1)%maxBlocks], t.kept(r)[(int(t.block[r])-k)%maxBlocks]
 			if d := a - b; d == d {
 				t.buf = append(t.buf, d)
 			}

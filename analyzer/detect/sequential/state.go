@@ -30,9 +30,6 @@ func (t *Test) State() state.Fields {
 		"sigma_n": state.Counts(&t.sigmaN), "rho_up": &t.rhoUp, "rho_down": &t.rhoDown, "tau": &t.tau, "tau_host": &t.tauHost, "tau_own": &t.tauOwn,
 		"tau_lane": &t.tauLane, "looks": &t.looks, "look_n": state.Counts(&t.lookN), "warming": &t.warming, "spikes": &t.spikes,
 	}
-	for i := range t.laneMean {
-		f[fmt.Sprint("lane_", lanes[i])] = &t.laneMean[i]
-	}
-
+	f["lanes"] = &t.laneMean
 	return f
 }
