@@ -273,7 +273,6 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 		}
 
 		sig := t.Noise(r)
-		unit := max(delta/2, min(sig, t.effect[r]/2)) // what is half as slow is not over
 		d := x
 		if t.baseN[r] >= minBase {
 			d -= t.base[r]
@@ -289,7 +288,10 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 
 		t.spike(r, x, d, label, leads, led)
 		if t.phase[r] == ok {
-			t.rise(r, d, delta/2, t.height(sig, rho), label, warming)
+			if t.climb[r] > 0 || !(d <= delta/2) { // else it stays at the bottom, however high the noise makes the top
+				t.rise(r, d, delta/2, t.height(sig, rho), label, warming)
+			}
+
 			if !warming {
 				t.learn(r, x, sig)
 			}
@@ -297,6 +299,7 @@ func (t *Test) follow(e []float32, leads []bool, label int64, end func(Episode))
 			continue
 		}
 
+		unit := max(delta/2, min(sig, t.effect[r]/2)) // what is half as slow is not over
 		if t.phase[r] == degraded && t.effect[r] > 0 {
 			unit = min(unit, t.effect[r]/2)
 		}
