@@ -254,10 +254,9 @@ type likes struct {
 func (e *Engine) alike(t *sequential.Test, r int) likes {
 	out := likes{slow: map[int32]bool{}, always: map[int32]bool{}, together: map[int32]bool{}, fast: map[int32]bool{}}
 	above := t.Standing(r)
-	least := func(p int) float64 { return max(above/2, t.Doubt(p)) }
-	slow := func(p int) bool { return t.Standing(p) >= least(p) }
+	slow := func(p int) bool { return t.Standing(p) >= above/2 && t.Standing(p) >= t.Doubt(p) } // most are out by the first
 	// Among two of each kind the new are half as far from the middle as one old is elsewhere.
-	fast := func(p int) bool { return t.Standing(p) <= -max(above/3, t.Doubt(p)) && !t.Few(p) }
+	fast := func(p int) bool { return t.Standing(p) <= -above/3 && t.Standing(p) <= -t.Doubt(p) && !t.Few(p) }
 	slowOf, fastOf := map[int32]int{}, map[int32]int{}
 	for p := range e.n {
 		switch n := e.layout.Node[p]; {
@@ -281,7 +280,7 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 				out.ranks++
 			}
 
-			if t.WasAbove(p, least(p)) {
+			if t.WasAbove(p, max(above/2, t.Doubt(p))) {
 				out.always[n] = true
 			}
 
