@@ -25,58 +25,45 @@ const (
 	HodgesLehmannLoss = 1.05
 )
 
-// Kth partially sorts v so that v[k] is its k-th smallest value (Hoare's
-// selection with a median-of-three pivot). v holds no NaN.
+// Kth partially sorts v so that v[k] is its k-th smallest value: selection about a
+// median of three. v holds no NaN.
 func Kth(v []float32, k int) float32 {
-	lo, hi := 0, len(v)-1
-	for hi > lo {
-		if hi-lo < 12 {
-			Sort(v[lo : hi+1])
-			break
+	for len(v) > 12 {
+		a, b, c := v[0], v[len(v)/2], v[len(v)-1]
+		p := max(min(a, b), min(max(a, b), c))
+		n := below(v, p)
+		if k < n {
+			v = v[:n]
+			continue
 		}
 
-		mid := int(uint(lo+hi) >> 1)
-		if v[mid] < v[lo] {
-			v[mid], v[lo] = v[lo], v[mid]
+		v, k = v[n:], k-n
+		n = below(v, math.Nextafter32(p, float32(math.Inf(1)))) // those that are p, for many may be
+		if k < n || n == 0 {
+			return p
 		}
 
-		if v[hi] < v[lo] {
-			v[hi], v[lo] = v[lo], v[hi]
-		}
-
-		if v[hi] < v[mid] {
-			v[hi], v[mid] = v[mid], v[hi]
-		}
-
-		p := v[mid]
-		i, j := lo, hi
-		for i <= j {
-			for v[i] < p {
-				i++
-			}
-
-			for v[j] > p {
-				j--
-			}
-
-			if i <= j {
-				v[i], v[j] = v[j], v[i]
-				i++
-				j--
-			}
-		}
-
-		switch {
-		case k <= j:
-			hi = j
-		case k >= i:
-			lo = i
-		default:
-			return v[k]
-		}
+		v, k = v[n:], k-n
 	}
 
+	Sort(v)
 	return v[k]
+}
+
+// below moves the values below p to the front of v, and returns their number. No branch
+// depends on a value: a wrong guess, one of two, takes longer than to move all of them.
+func below(v []float32, p float32) (n int) {
+	for i, x := range v {
+		v[i], v[n] = v[n], x
+		less := 0
+		if x < p {
+			less = 1
+		}
+
+		n += less
+	}
+
+	return n
 }
 
 // Sort sorts a few values by insertion.
