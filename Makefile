@@ -45,15 +45,19 @@ run: build ## the whole pipeline here: real workers, one slowed, verdict and rep
 parts: ## install the real components that the tests talk to
 	@.ci/parts
 
+# With the checkout's path in what is compiled, each clone would compile all packages again that the cache has from another. As
+# another's test binaries are the same, then, -count=1 keeps their results out.
+test packages: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
+
 test: parts ## everything, against the real components, with -race where goroutines meet and load is not the point
 	@nice -n 10 $(MAKE) --no-print-directory packages & packages=$$!; trap 'kill $$packages' INT TERM; \
 	$(GO) test -count=1 -p 1 -parallel 8 -timeout 40m $(PROCESSES:%=./%); processes=$$?; wait $$packages && exit $$processes
 
 packages: # the tests that work in one process: they take the time that those of whole processes, of which some judge slow ranks, wait
-	LAGGARD_TEST_MODEL=3 $(GO) test -race -skip '$(NOT_RACED)' -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
-	$(GO) test -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
-	$(GO) test -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
-	$(GO) test -timeout 10m -run '$(NOT_RACED)' ./writer/intake ./writer/ship/shiptest
+	LAGGARD_TEST_MODEL=3 $(GO) test -count=1 -race -skip '$(NOT_RACED)' -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
+	$(GO) test -count=1 -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
+	$(GO) test -count=1 -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
+	$(GO) test -count=1 -timeout 10m -run '$(NOT_RACED)' ./writer/intake ./writer/ship/shiptest
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
 	@GO=$(GO) .ci/parts kubernetes

@@ -161,10 +161,14 @@ func traces(dir string) ([]*simulate.Trace, error) {
 	return out, nil
 }
 
-// root is the checkout that this program was built from: recorded jobs lie beside it, results in it.
+// root is the checkout, in which this program runs, its tests in this package's folder: recorded
+// jobs lie beside it, results in it.
 var root = func() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	if _, err := os.Stat("go.mod"); err == nil {
+		return "."
+	}
+
+	return filepath.Join("..", "..")
 }()
 
 // command runs what the arguments ask for: one case, families, or the suite. Results go to out,

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -195,11 +194,15 @@ func Program(ctx context.Context, dir, src, out string, extra ...string) error {
 	return nil
 }
 
-// source returns the path of a part of the driver's source. A test runs in its own package's
-// folder, so it is beside the file that this is compiled from.
+// source returns the path of a part of the driver's source, which lies in a folder beside the
+// test's or beside one above: a test runs in its own package's folder.
 func source(name string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "../../native/testdata", name)
+	path := filepath.Join("..", "native", "testdata", name)
+	if _, err := os.Stat(path); err != nil {
+		return filepath.Join("..", path)
+	}
+
+	return path
 }
 
 // Kills returns how often a kill test kills: LAGGARD_KILLS, else short.
