@@ -53,7 +53,8 @@ func classes(t *testing.T, path string) (all []class) {
 
 // TestPython runs the unit tests in tests/, one subtest a class and recorder, two at a
 // time: a file of those that start PyTorch takes longer than all others together. They
-// start real processes; those with PyTorch train over gloo.
+// start real processes; those with PyTorch train over gloo. Classes of what a script does once
+// PyTorch is there (jobs.Forking) import it once.
 func TestPython(t *testing.T) {
 	if out, err := exec.Command(interpreter, "-c", "import torch.distributed as d; assert d.is_gloo_available()").CombinedOutput(); err != nil {
 		t.Fatalf("%s has no PyTorch with gloo: apt-get install python3-torch (%v)\n%s", interpreter, err, out)

@@ -138,7 +138,7 @@ class Identical(jobs.Case):
         self.compare(2)
 
 
-class Visible(jobs.Case):
+class Visible(jobs.Forking):
     def test_users_hooks_are_seen_once(self):
         self.ranks("""
             import torch, torch.distributed as dist

@@ -32,7 +32,9 @@ side = accelerator.Stream()
 """ % os.path.dirname(os.path.abspath(__file__))
 
 
-class Streams(jobs.Case):
+class Streams(jobs.Forking):
+    AUTO = "0"
+
     def both(self, text):
         """Runs a script with a fake CUDA and a fake NPU; yields the records of each."""
         for fake in "cuda", "npu":

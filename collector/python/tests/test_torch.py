@@ -164,7 +164,7 @@ class Operations(jobs.Case):
             self.assertEqual([(r["text"], r["value"]) for r in p.records("Communication")], [("batch_isend_irecv", 12)])
 
 
-class Steps(jobs.Case):
+class Steps(jobs.Forking):
     def test_accumulation_gan_scaler_and_nesting(self):
         self.python("""
             import torch
