@@ -39,6 +39,9 @@ func openRanges(t testing.TB, run string) (n int) {
 	return n
 }
 
+// passEvery is how often a drain looks while a trainer computes: without a pause it takes a processor for as long.
+const passEvery = 5 * time.Millisecond
+
 // TestHang names the ranges that were begun and never ended, with the time they
 // really began.
 func TestHang(t *testing.T) {
@@ -50,7 +53,9 @@ func TestHang(t *testing.T) {
 
 	before := time.Now().UnixNano()
 	c := ringtest.NewDrain(t, run)
-	for deadline := time.Now().Add(3 * time.Minute); openRanges(t, run) < 2; {
+	tick := time.NewTicker(passEvery)
+	defer tick.Stop()
+	for deadline := time.Now().Add(3 * time.Minute); openRanges(t, run) < 2; <-tick.C {
 		if _, err := c.Pass(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,11 +101,13 @@ func TestKill(t *testing.T) {
 
 		c := ringtest.NewDrain(t, run)
 		timer := time.NewTimer(time.Duration(3000+i*237) * time.Millisecond)
+		tick := time.NewTicker(passEvery)
+		defer tick.Stop()
 		for waiting := true; waiting; {
 			select {
 			case <-timer.C:
 				waiting = false
-			default:
+			case <-tick.C:
 				if _, err := c.Pass(); err != nil {
 					t.Fatal(err)
 				}
