@@ -2,6 +2,7 @@ package sequential
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -166,6 +167,10 @@ func (t *Test) evaluateSuspect(r int) {
 		}
 
 		return
+	}
+
+	if t.passes[r] == 0 && age > threshold.Window { // suspected of noise, and slow only since
+		t.sinceWithin(r, float32(o.effect)/2)
 	}
 
 	t.z[r], t.effect[r] = float32(o.z), float32(o.effect)
@@ -341,6 +346,26 @@ func (t *Test) sinceBlock(r, k int, from float32) {
 	}
 
 	t.since[r], t.sinceAt[r] = t.label(at), int32(at)
+}
+
+// sinceWithin lets the slow time of unit r begin in its last window, with the first step from which on most are above from, where
+// that is not all of the window.
+func (t *Test) sinceWithin(r int, from float32) {
+	v := t.Values(r, threshold.Window)
+	at, slow := len(v), 0
+	for i, x := range slices.Backward(v) {
+		if x > from {
+			slow++
+			if float64(slow) >= threshold.SlowShare*float64(len(v)-i) {
+				at = i
+			}
+		}
+	}
+
+	if at > 0 && at < len(v) {
+		t.sinceAt[r] = int32(t.count - (len(v) - at))
+		t.since[r] = t.label(int(t.sinceAt[r]))
+	}
 }
 
 // comesAndGoes reports whether single steps of unit r, where noise lets them show its

@@ -63,6 +63,37 @@ func TestTest_SlowUnit(t *testing.T) {
 	}
 }
 
+// TestTest_SinceTheFault lets a unit be suspect for a wander of its noise that no window confirms, and slow much later: it is slow
+// since then, not since it was suspected.
+func TestTest_SinceTheFault(t *testing.T) {
+	const slow, wander, from, steps = 5, 60, 140, 220
+	tt, e := peers(16)
+	rng := rand.New(rand.NewPCG(3, 1))
+	for step := range steps {
+		for r := range e {
+			e[r] = float32(0.01 * rng.NormFloat64())
+		}
+
+		switch {
+		case step >= from:
+			e[slow] += 0.4
+		case step >= wander && step < wander+9:
+			e[slow] += 0.1
+		case step >= wander:
+			e[slow] += 0.024 // neither over nor slow
+		}
+
+		tt.Observe(e, nil, int64(step), func(ep Episode) { t.Errorf("step %d: %+v has ended", step, ep) })
+		if step == from-1 && (tt.Healthy(slow) || tt.Active(slow) || tt.FirstSlow(slow) >= from) {
+			t.Fatalf("step %d: it is suspect since %d no more, or more than that", step, tt.FirstSlow(slow))
+		}
+	}
+
+	if at := tt.FirstSlow(slow); !tt.Degraded(slow) || at < from-2 || at > from+2 {
+		t.Errorf("degraded %v since %d, want since %d", tt.Degraded(slow), at, from)
+	}
+}
+
 // TestTest_UnlearnsNoFault takes what a slow unit did lately out of its past: it stays slow, and its past
 // what it was before the fault.
 func TestTest_UnlearnsNoFault(t *testing.T) {
