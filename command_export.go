@@ -102,11 +102,11 @@ func toFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 
 	err := keep.Replace(path, 0o644, write)
 	if _, missing := os.Stat(filepath.Dir(path)); errors.Is(missing, fs.ErrNotExist) {
-		return fmt.Errorf("export to %s: there is no folder %s: make it, or name another file with -o", path, filepath.Dir(path))
+		return fmt.Errorf("write %s: there is no folder %s: make it, or name another file", path, filepath.Dir(path))
 	}
 
 	if err != nil {
-		return fmt.Errorf("export to %s: %w", path, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 
 	return nil
