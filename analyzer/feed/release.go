@@ -23,7 +23,7 @@ const (
 )
 
 // Release hands the columns that are due to observe, in order; lag 0 means DefaultLag. The
-// column is valid during the call only.
+// column is observe's: nothing uses it again.
 func (f *Feed) Release(at Stage, lag time.Duration, observe func(*frame.Column)) {
 	lag = cmp.Or(max(0, lag), DefaultLag)
 	for len(f.Pending) > 0 {
