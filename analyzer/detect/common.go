@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
@@ -65,7 +66,7 @@ func (e *Engine) moreWork(c *candidate) bool {
 		return math.Log(e.recent.Median(m, r, threshold.Window) / e.roleMedian(m, r, threshold.Window, nil))
 	}
 	measured := slices.DeleteFunc([]frame.Metric{frame.FP, frame.Self}, func(m frame.Metric) bool { return !e.live(m) })
-	above, least, stages := 0.0, math.Inf(1), map[int]bool{}
+	above, all, stages := 0.0, []float64{}, map[int]bool{}
 	for _, m := range measured {
 		above = max(above, longer(m, c.row))
 	}
@@ -77,13 +78,14 @@ func (e *Engine) moreWork(c *candidate) bool {
 				return false
 			}
 
-			least = min(least, x)
+			all = append(all, x)
 		}
 
 		stages[e.layout.Roles[e.layout.Role[r]].Stage] = true
 	}
 
-	alike := least >= likeWork*above || above-least < e.cfg.MinEffect
+	usual := robust.Median64(all)
+	alike := usual >= likeWork*above || above-usual < e.cfg.MinEffect
 	return alike && len(stages) == e.layout.Stages && e.singleNode(e.layout.Replicas[q]) < 0
 }
 

@@ -137,6 +137,7 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"curriculum", 1795934895},        // with the work grows what members of a group are late by in turns
 		{"uneven-replica", 1796000004},    // both stages of a replica that take as much longer have more work
 		{"uneven-replica", 1796000045},    // also where most of it is taken out of what the tests see
+		{"uneven-replica", 90222},         // and where noise lets one of its ranks look half as long
 		{"standing-pair", 1796000002},     // where all ranks meet in one communicator nobody works with some of them
 		{"standing-link", 1796000006},     // groups of other stages that move as much tell of one that always was slow
 	} {
