@@ -123,7 +123,12 @@ func (e *Engine) sentence(c *candidate, n *verdict.Node, byOwn bool) string {
 		case v.Metric == "dataloader" && c.main == loading:
 			return fmt.Sprintf("rank %d waits %.4g s a step for data, its peers in %s %.4g s", rank, v.Value, role, v.Peers)
 		case v.Metric == "checkpoint" && c.main == saving:
-			return fmt.Sprintf("rank %d took %.4g s for each of its last %d checkpoints, its peers %.4g s", rank, v.Value, e.saver.Slow(c.row).Saves, v.Peers)
+			x, each := e.saver.Slow(c.row), "each"
+			if x.Often < 1 {
+				each = fmt.Sprintf("%.0f %%", 100*x.Often)
+			}
+
+			return fmt.Sprintf("rank %d took %.4g s for %s of its last %d checkpoints, its peers %.4g s", rank, v.Value, each, x.Saves, v.Peers)
 		}
 	}
 

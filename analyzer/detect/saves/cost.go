@@ -103,7 +103,7 @@ func (s *Watch) slowRows(of string) (out map[int]float64, sure bool) {
 
 		rise := 0.0
 		for _, r := range measured {
-			rise += float64(s.rise[r]) / float64(len(measured))
+			rise += float64(s.rise[r]/s.often(r)) / float64(len(measured))
 		}
 
 		for _, r := range x.rows {

@@ -5,8 +5,8 @@
 // what this storage does in health, and keeps the account of what slow saves cost.
 //
 // Invariant: one slow save convicts nobody, and what slows all savers together is the storage.
-// Who was convicted is acquitted if the storage's noise explains the saves, or most of them turn
-// out to be ordinary; it has recovered if many were slow before. Caveat: of two or three savers a
+// Who was convicted is acquitted if the storage's noise explains the saves. It has recovered, if many
+// were slow before, after so many ordinary ones in a row as its habit makes unlikely. Caveat: of two or three savers a
 // slow one is named late or not at all; one that saves without peers is compared with its own past
 // and with other roles' savers.
 package saves
@@ -29,6 +29,7 @@ type Watch struct {
 	nodes *saveTest
 	run   []uint8   // saves since the test of the rank left zero
 	over  []uint8   // of them slow by themselves
+	rest  []uint8   // saves since the last of those
 	proof []bool    // they are too many and too slow to be chance
 	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
 	pastN []uint8
@@ -52,14 +53,14 @@ type Watch struct {
 	began    [keptSaves]float64  // when the kept saves began, seconds of the job's steps
 	accounts map[string]*account // of nodes that save slowly; "" of all that are guilty together
 
-	lns, rel, well, buf, rest []float32
+	lns, rel, well, buf, rests []float32
 }
 
 // New returns a watch of the ranks of a layout.
 func New(l *frame.Layout) *Watch {
 	n := len(l.Ranks)
 	return &Watch{
-		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: robust.Unknown(n * keptSaves), pastN: make([]uint8, n),
+		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), rest: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: robust.Unknown(n * keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
@@ -165,11 +166,7 @@ func (s *Watch) climb(mid float32) {
 // follow begins, goes on with or ends the slow saves of rank r.
 func (s *Watch) follow(r int, seconds, mid float32, step int64, ended func(int)) {
 	if s.ranks.Climb[r] == 0 && (!s.proof[r] || s.nodes.Climb[s.l.Node[r]] == 0) {
-		if s.proof[r] {
-			ended(r)
-		}
-
-		s.ordinary(r, mid)
+		s.end(r, mid, ended)
 		return
 	}
 
@@ -179,12 +176,13 @@ func (s *Watch) follow(r int, seconds, mid float32, step int64, ended func(int))
 	}
 
 	if s.run[r] == 0 {
-		s.since[r], s.rise[r], s.cost[r], s.over[r] = step, 0, 0, 0
+		s.since[r], s.rise[r], s.cost[r], s.over[r], s.rest[r] = step, 0, 0, 0, 0
 	}
 
 	s.run[r] = min(s.run[r]+1, 200)
+	s.rest[r] = min(s.rest[r]+1, s.run[r])
 	if x >= saveRise {
-		s.over[r] = min(s.over[r]+1, s.run[r])
+		s.over[r], s.rest[r] = min(s.over[r]+1, s.run[r]), 0
 	}
 
 	if x >= least {
@@ -197,26 +195,32 @@ func (s *Watch) follow(r int, seconds, mid float32, step int64, ended func(int))
 }
 
 // settle finds rank r guilty if its saves, or those of its node, are slow beyond chance, and takes that
-// back when they no longer are.
+// back when the storage turned out to differ so by itself. Slow saves are over when so many ordinary ones
+// in a row are beyond chance as well.
 func (s *Watch) settle(r int, need uint8, mid float32, step int64, ended func(int)) {
 	node := s.l.Node[r]
-	most := float32(s.over[r]) >= threshold.SlowShare*float32(s.run[r]) // were slow by themselves
 	switch {
-	case !s.proof[r]:
-		if !most || s.run[r] < need || s.rise[r] < saveRise || s.cost[r] < saveLeast {
-			return
+	case s.proof[r] && s.together(r) < saveDoubt && s.nodeTogether(node) < saveDoubt:
+		s.proof[r] = false
+	case s.proof[r]:
+		share := float64(s.over[r]) / float64(1+s.run[r]-s.rest[r]) // one ordinary save may have been still to come
+		if math.Pow(1-share, float64(s.rest[r])) <= saveOdds {
+			s.end(r, mid, ended)
+			s.ranks.Climb[r] = 0
 		}
-
-		if s.ranks.slow(r, s.saves) && s.together(r) >= saveAlarm || s.nodes.slow(int(node), s.saves) && s.nodeTogether(node) >= nodeAlarm {
-			s.proof[r], s.third[r] = true, step
-		}
-	case s.together(r) < saveDoubt && s.nodeTogether(node) < saveDoubt, !most && s.over[r] < habit:
-		s.proof[r] = false // the storage turned out to differ so by itself
-	case !most: // slow they were, and are no longer
-		ended(r)
-		s.ranks.Climb[r] = 0
-		s.ordinary(r, mid)
+	case s.over[r] < need || s.rise[r] < saveRise || s.cost[r] < saveLeast:
+	case s.ranks.slow(r, s.saves) && s.together(r) >= saveAlarm, s.nodes.slow(int(node), s.saves) && s.nodeTogether(node) >= nodeAlarm:
+		s.proof[r], s.third[r] = true, step
 	}
+}
+
+// end ends the slow saves of rank r, and tells so if they were a habit.
+func (s *Watch) end(r int, mid float32, ended func(int)) {
+	if s.proof[r] && s.over[r] >= habit {
+		ended(r)
+	}
+
+	s.ordinary(r, mid)
 }
 
 // nodeTogether is the z of all of the node's ranks that save together (Stouffer's sum).
@@ -231,7 +235,7 @@ func (s *Watch) nodeTogether(node int32) float32 {
 	return sum / robust.Sqrt(n)
 }
 
-// ordinary ends the slow saves of rank r, and keeps its last one as a healthy one.
+// ordinary lets no save of rank r be slow any more, and keeps its last one as a healthy one.
 func (s *Watch) ordinary(r int, mid float32) {
 	s.run[r], s.proof[r] = 0, false
 	s.past[r*keptSaves+int(s.pastN[r])%keptSaves] = s.lns[r] - mid
@@ -267,17 +271,29 @@ func (s *Watch) Guilty(r int) bool { return s.proof[r] }
 // Slow is how slowly a rank saves.
 type Slow struct {
 	Since, Detected, Until int64   // steps
-	Saves                  int     // in a row
-	Effect, Z              float64 // log ratio to the others, and its significance
-	Seconds                float64 // more than the others', a save
-	Step                   float64 // the same spread over the steps between saves
+	Saves                  int     // since the first of them
+	Often                  float64 // the share of them that are slow
+	Effect, Z              float64 // log ratio of these to the others', and its significance
+	Seconds                float64 // more than the others', one of these
+	Step                   float64 // the same of all of them, spread over the steps between saves
 }
 
 // Slow is how slowly rank r saves.
 func (s *Watch) Slow(r int) Slow {
-	return Slow{Since: s.since[r], Detected: s.third[r], Until: s.last[r], Saves: int(s.run[r]),
-		Effect: float64(s.rise[r]), Z: float64(s.rise[r]) / math.Max(s.sigma, saveNoise),
-		Seconds: float64(s.cost[r]), Step: float64(s.cost[r]) / max(1, s.every)}
+	often := s.often(r)
+	effect := float64(s.rise[r] / often)
+	return Slow{Since: s.since[r], Detected: s.third[r], Until: s.last[r], Saves: int(s.run[r]), Often: float64(often),
+		Effect: effect, Z: effect / math.Max(s.sigma, saveNoise),
+		Seconds: float64(s.cost[r] / often), Step: float64(s.cost[r]) / max(1, s.every)}
+}
+
+// often is the share of the saves of rank r that are slow, from the first of them to the last: all where most are.
+func (s *Watch) often(r int) float32 {
+	if x := float32(s.over[r]) / float32(max(1, s.run[r]-s.rest[r])); x > 0 && x < threshold.SlowShare {
+		return x
+	}
+
+	return 1
 }
 
 // AllSlow reports whether all savers together are far above their own past, and since

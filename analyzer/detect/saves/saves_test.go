@@ -108,6 +108,33 @@ func TestWatch_ShortHabit(t *testing.T) {
 	}
 }
 
+// TestWatch_NotEverySave: saves that take six times as long every second or third time, or half the
+// time, are a habit, however many are ordinary. So many cost what they cost, and no more.
+func TestWatch_NotEverySave(t *testing.T) {
+	for name, slow := range map[string]func(k int) bool{
+		"every second": func(k int) bool { return k%2 == 0 },
+		"every third":  func(k int) bool { return k%3 == 0 },
+		"half":         func(k int) bool { return rand.New(rand.NewPCG(uint64(k), 5)).IntN(2) == 0 },
+	} {
+		for seed := range uint64(10) {
+			lost := 0.0
+			w, now, ended := play(seed, 16, 40, func(r, k int) float64 {
+				if r != 3 || k < 6 || !slow(k) {
+					return 1
+				}
+
+				lost += 10 // of 12 s, less what the slowest other needs
+				return 6
+			})
+			least, _ := w.Cost("n3", now)
+			x := w.Slow(3)
+			if want := 0.97 * lost / (now.Seconds - 60); !w.Guilty(3) || len(ended) > 0 || math.Abs(least/want-1) > 0.15 || math.Abs(x.Effect-math.Log(6)) > 0.2 || x.Often > 0.7 {
+				t.Errorf("%s, seed %d: guilty %v, ended %v, cost %.3f, want %.3f, %+v", name, seed, w.Guilty(3), ended, least, want, x)
+			}
+		}
+	}
+}
+
 // TestWatch_Health: chance and one pause accuse nobody, and what slows all is the storage.
 func TestWatch_Health(t *testing.T) {
 	for seed := range uint64(50) {

@@ -2,7 +2,7 @@ package saves
 
 // Checkpoints.
 const (
-	saves      = 3 // in a row
+	saves      = 3 // slow ones at least
 	habit      = 6 // so many slow ones, then ordinary ones, are a habit that has ended; fewer were chance
 	keptSaves  = 8
 	saveRise   = 0.26 // ln 1.3
@@ -23,7 +23,7 @@ const (
 	saveUnseen = 0.25
 	saveTheta  = 0.1
 	saveSteep  = 2.0
-	// saveAlarm is the z of all slow saves in a row together. Saves differ by a fifth
+	// saveAlarm is the z of all saves since the first slow one together. Saves differ by a fifth
 	// on shared storage: three of 512 ranks' in a row above two sigmas are no rarity.
 	// The sigma of a few saves is known to a fifth, so 6; 2.5 times as long makes 8.
 	// nodeAlarm is that of all of a node's ranks together: heavy tails that meet raise it.
@@ -43,7 +43,7 @@ const (
 	fewSavers = 8
 	// fewFreedom over the degrees of freedom widens what few savers tell of their noise.
 	fewFreedom = 0.7
-	// lonelySaves in a row where fewer than four save: two others are no crowd.
+	// lonelySaves where fewer than four save: two others are no crowd.
 	lonelySaves = 5
 	// fewSaves corrects a MAD about the median of three to eight saves.
 	fewSaves    = 1.3
