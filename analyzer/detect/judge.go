@@ -15,7 +15,7 @@ func (e *Engine) judge(c *frame.Column, t float64) {
 	e.costs.Settle()
 	e.recent.Add(c, t)
 	e.follow(c, t)
-	e.costs.EnterSpikes(t, e.stepMedian, [signals]bool{compute: true, own: e.v[own] != nil && e.recent.Has(frame.Self), loading: true}, e.spikes)
+	e.costs.EnterSpikes(t, e.pace.between(), [signals]bool{compute: true, own: e.v[own] != nil && e.recent.Has(frame.Self), loading: true}, e.spikes)
 	e.watchWholes(c)
 	e.watchAlone(c, t)
 	e.level.Observe(c, t, e.stepMedian, e.links.Common())
@@ -93,7 +93,7 @@ func (e *Engine) sighted(c *frame.Column) []bool {
 // step took longer for it. A rank that waits for somebody is never all of that; of several nodes that
 // pause together the last one would always be that of the older hardware.
 func (e *Engine) leaders(v []float32, step float64) []bool {
-	leads, res := e.leads[own], e.v[own]
+	leads, res, usual := e.leads[own], e.v[own], e.pace.between()
 	excess := func(r int32) float32 {
 		return v[r] * (1 - float32(math.Exp(float64(e.tracks[own].Centre(int(r))-res[r]))))
 	}
@@ -106,7 +106,7 @@ func (e *Engine) leaders(v []float32, step float64) []bool {
 
 			mine := excess(r)
 			elsewhere := func(p int32) bool { return e.layout.Node[p] != e.layout.Node[r] }
-			leads[r] = step-e.stepMedian >= awaitedShare*float64(mine) &&
+			leads[r] = step-usual >= awaitedShare*float64(mine) &&
 				!slices.ContainsFunc(rows, func(p int32) bool { return elsewhere(p) && v[p] > v[r]-mine/2 }) &&
 				!slices.ContainsFunc(e.layout.Replicas[e.layout.Replica[r]], func(p int32) bool { return elsewhere(p) && excess(p) > mine })
 		}

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
@@ -43,4 +44,14 @@ func (p *pace) median(t float64) float64 {
 
 	p.Next++
 	return robust.Median64(p.Past)
+}
+
+// between is what a step takes between those in which somebody is slow who comes and goes, seconds.
+func (p *pace) between() float64 {
+	if len(p.Past) == 0 {
+		return 0
+	}
+
+	past := slices.Sorted(slices.Values(p.Past))
+	return past[int((1-threshold.SlowShare)*float64(len(past)))]
 }

@@ -12,7 +12,7 @@ var families = []scenario{
 	{26, "elastic", drawnOnly, "world 64 to 56, groups and ranks mapped anew", (*draw).elastic},
 	{27, "elasticity", drawnOnly, "ranks follow their replica's work with exponents of 0.8 to 1.7, x1.05 to x1.2", (*draw).elasticity},
 	{28, "absent-mates", drawnOnly, "pipeline mates that are not recorded", (*draw).absentMates},
-	{29, "bursts-regular", onTraces, "bursts of 8 steps every 25", func(d *draw) { d.bursts(Fault{BurstEvery: 25, BurstSteps: 8}) }},
+	{29, "bursts-regular", onTraces, "bursts of 8 steps every 25; in every third job of one or two steps every 2 or 3", (*draw).regularBursts},
 	{30, "bursts-5", onTraces, "5 % of the steps, in bursts of 1 to 3", func(d *draw) { d.bursts(Fault{BurstShare: 0.05, BurstSteps: 1, BurstMost: 3}) }},
 	{31, "bursts-2", onTraces, "2 % of 600 steps, in bursts of 1 to 3", func(d *draw) { d.bursts(Fault{BurstShare: 0.02, BurstSteps: 1, BurstMost: 3}) }},
 	{32, "mixed-hardware", drawnOnly, "half of the nodes 3 % slower", (*draw).mixedHardware},
@@ -201,6 +201,18 @@ func (d *draw) absentMates() {
 	}
 
 	d.c.Expect.Exit = []int{verdict.ExitHealthy, verdict.ExitDegraded}
+}
+
+// regularBursts come every 25 steps, or so often that every second or third step is slow, or two of three.
+func (d *draw) regularBursts() {
+	like := Fault{BurstEvery: 25, BurstSteps: 8}
+	if d.turn(3) == 2 {
+		kinds := [][2]int{{2, 1}, {3, 1}, {3, 2}}
+		kind := kinds[d.c.Seed/3%uint64(len(kinds))]
+		like.BurstEvery, like.BurstSteps = kind[0], kind[1]
+	}
+
+	d.bursts(like)
 }
 
 // bursts makes a fault that comes and goes in 600 steps.

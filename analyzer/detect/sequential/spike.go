@@ -19,7 +19,8 @@ type Spikes struct {
 	Unled    float32            // of the residuals of steps in which it is slow and nobody can be told to be slow himself
 	Size     [slowSizes]float32 // slow steps by size, at most spikeLength an episode
 	Run      uint8              // slow steps of the episode that lasts
-	Pause    uint8              // steps since the last of them
+	Pause    uint8              // steps since the last of them, up to spikePause
+	Age      uint8              // steps since there were so many
 	Longest  float32            // and at most
 	First    int64              // label of the first
 	Last     int64              // and of the last slow step
@@ -44,12 +45,23 @@ func (s *Spikes) fade(keep float32) {
 	}
 }
 
-// add counts one step: its residual x, slow or not.
-func (s *Spikes) add(x float32, slow bool, label int64) {
+// add counts one step: its residual x, whether it is slow by itself or ordinary. Of what is neither, as all that is
+// slow for long, nothing begins or ends.
+func (s *Spikes) add(x float32, slow, ordinary bool, label int64) {
 	s.Looked++
+	s.Age = min(s.Age+1, transientSteps)
+	if !slow && !ordinary {
+		return
+	}
+
 	if !slow {
-		if s.Pause++; s.Pause >= spikePause {
-			s.Run, s.Pause = 0, 0
+		s.Pause++
+		if s.Age == transientSteps {
+			s.Run = 0
+		}
+
+		if s.Pause >= spikePause {
+			s.Run, s.Pause, s.Age = 0, 0, 0
 		}
 
 		return
@@ -97,10 +109,11 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool, led bool) {
 		return
 	}
 
-	slow := t.warm[r] == 0 && d > SpikeEffect && (leads == nil || high)
-	if slow { // most steps are not
+	slow, ordinary := false, d <= SpikeEffect/2
+	if !ordinary { // most steps are
 		least := max(SpikeEffect, spikeSigmas*t.usualNoise(r))
-		slow = d > least && x-robust.Median(t.Values(r, threshold.Window)) > least
+		ordinary = d <= least/2
+		slow = d > least && x-t.between(r, x-d+least) > least && t.warm[r] == 0 && (leads == nil || high)
 	}
 
 	if slow && leads != nil && !leads[r] {
@@ -109,7 +122,18 @@ func (t *Test) spike(r int, x, d float32, label int64, leads []bool, led bool) {
 		}
 	}
 
-	t.spikes[r].add(d, slow, label)
+	t.spikes[r].add(d, slow, ordinary, label)
+}
+
+// between is what unit r takes between slow steps, those above that level: the middle of its last ones. Where that is slow
+// itself, as of every second step, it is what the best three of ten take, or the unit is slow for good. NaN before any.
+func (t *Test) between(r int, slow float32) float32 {
+	v := t.Values(r, threshold.Window)
+	if len(v) > 0 && robust.Kth(v, len(v)/2) > slow {
+		return robust.Kth(v, int((1-threshold.SlowShare)*float64(len(v))))
+	}
+
+	return robust.Median(v)
 }
 
 // anyLeads reports whether any unit can be told to be slow itself in a step of these residuals.

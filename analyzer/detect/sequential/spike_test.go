@@ -48,6 +48,31 @@ func TestIntermittent_ShareOfTheStage(t *testing.T) {
 	}
 }
 
+// TestIntermittent_Lasts: who is a little slow for eighty steps, in most of them enough to be slow by one step alone, but
+// not in every fifth, for somebody else was later then, does not come and go.
+func TestIntermittent_Lasts(t *testing.T) {
+	cfg := threshold.Default()
+	rows := []int32{0, 1, 2, 3, 4, 5, 6, 7}
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		tr := New(&cfg, len(rows), Units{Roles: [][]int32{rows}, Sizes: []int{len(rows)}, Stage: []int32{0}, Node: rows})
+		e := make([]float32, len(rows))
+		for k := range 240 {
+			for r := range e {
+				if e[r] = float32(0.008 * rng.NormFloat64()); r == 3 && k >= 80 && k < 160 && k%5 > 0 {
+					e[r] += 0.09
+				}
+			}
+
+			tr.Observe(e, nil, int64(k), func(Episode) {})
+		}
+
+		if x := tr.Spikes(3); tr.Intermittent(3) {
+			t.Errorf("seed %d: intermittent after %.0f slow steps in %.0f episodes", seed, x.Slow, x.Episodes)
+		}
+	}
+}
+
 // TestIntermittent_OnePassingTime: of fourteen slow steps every third is none, for somebody
 // else was later then. That is one episode, which makes nobody intermittent; bursts of
 // two steps every twenty are one each.
@@ -66,7 +91,8 @@ func TestIntermittent_OnePassingTime(t *testing.T) {
 			tr.Node = rows
 			for k := range 300 {
 				for r := range rows {
-					tr.spikes[r].add(0.4, r == 3 && c.slow(k), int64(k))
+					slow := r == 3 && c.slow(k)
+					tr.spikes[r].add(0.4, slow, !slow, int64(k))
 				}
 			}
 

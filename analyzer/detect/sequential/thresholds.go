@@ -157,7 +157,8 @@ const (
 	spikeEpisodes = 2.2
 	spikeLength   = 4
 	// spikePause ordinary steps end an episode: within a passing slow time some steps are no
-	// longer than others', where somebody else was later.
+	// longer than others', where somebody else was later. From transientSteps on it is no passing time, and each
+	// ordinary step ends one: who is slow every second step is slow again and again.
 	spikePause = 4
 	// spikeMemory is the length of the count, steps.
 	spikeMemory = 1000
