@@ -16,7 +16,7 @@ var families = []scenario{
 	{30, "bursts-5", onTraces, "5 % of the steps, in bursts of 1 to 3", func(d *draw) { d.bursts(Fault{BurstShare: 0.05, BurstSteps: 1, BurstMost: 3}) }},
 	{31, "bursts-2", onTraces, "2 % of 600 steps, in bursts of 1 to 3", func(d *draw) { d.bursts(Fault{BurstShare: 0.02, BurstSteps: 1, BurstMost: 3}) }},
 	{32, "mixed-hardware", drawnOnly, "half of the nodes 3 % slower", (*draw).mixedHardware},
-	{33, "slow-saver", onTraces, "a slow saver on storage with heavy tails", (*draw).slowSaver},
+	{33, "slow-saver", onTraces, "a slow saver on storage with heavy tails; in every fifth job its every second save", (*draw).slowSaver},
 	{34, "transients", onTraces, "12 to 15 slow steps", (*draw).transients},
 	{35, "long", onTraces, "x1.03 over 1,000 steps", (*draw).long},
 	{36, "light", onTraces, "the light kinds alone: device times, or host times only", (*draw).light},
@@ -260,8 +260,14 @@ func (d *draw) slowSaver() {
 	d.c.Checkpoint.HeavyShare, d.c.Checkpoint.HeavyIndex = d.between(0.05, 0.2), d.between(1.5, 2.5)
 	d.c.Checkpoint.SD = d.between(0.1, 0.3)
 	d.c.Faults[0].Factor = d.between(2, 3)
-	if d.turn(5) == 0 {
+	switch d.turn(5) {
+	case 0:
 		d.c.Faults = nil
+	case 3: // slow as long as it is from one save to the next
+		every := 10
+		d.c.Checkpoint.Every, d.c.Steps = every, 36*every
+		f := &d.c.Faults[0]
+		f.Factor, f.From, f.BurstEvery, f.BurstSteps = d.between(3, 8), 6*every, 2*every, every
 	}
 }
 
