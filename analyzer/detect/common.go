@@ -13,12 +13,12 @@ import (
 // common is why slow nodes are not accused: they share a cause (a switch, a storage, a
 // mix of hardware, a replica's work), or nothing tells which of two is the slow one.
 type common struct {
-	sudden   map[string]bool // nodes that became slow within commonSteps of each other
-	standing map[string]bool // nodes that are slow, more than can all be bad
-	few      []int           // ranks that are slower than their few peers, and always were
-	mates    []candidate     // who may wait for a culprit, or be another one: no groups are known
-	replicas []int32         // that are as slow in each of their stages: they have more work
-	nodes    int             // of the job
+	sudden   map[string]bool    // nodes that became slow within commonSteps of each other
+	standing map[string]float64 // nodes that are slow, more than can all be bad, and how far they are above others
+	few      []int              // ranks that are slower than their few peers, and always were
+	mates    []candidate        // who may wait for a culprit, or be another one: no groups are known
+	replicas []int32            // that are as slow in each of their stages: they have more work
+	nodes    int                // of the job
 }
 
 // undecidable reports whether what was dropped may be bad nodes all the same: the job is
@@ -30,7 +30,7 @@ func (c *common) undecidable() bool {
 // withoutCommon drops the candidates that have a common cause.
 func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped common) {
 	sudden := e.sudden(all)
-	dropped = common{sudden: map[string]bool{}, standing: map[string]bool{}, nodes: e.nodes()}
+	dropped = common{sudden: map[string]bool{}, standing: map[string]float64{}, nodes: e.nodes()}
 	for i := range all {
 		c := &all[i]
 		node := e.nodeOf(c.row)
@@ -42,7 +42,7 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 		case sudden[node]:
 			dropped.sudden[node] = true
 		case e.standing(c):
-			dropped.standing[node] = true
+			dropped.standing[node] = max(dropped.standing[node], c.effect)
 		case e.fewPeers(c) && !e.rose(c):
 			dropped.few = append(dropped.few, e.layout.Ranks[c.row])
 		default:

@@ -42,7 +42,7 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	if len(common.few) > 0 && !news {
 		low(v, "rank %d has one peer, or peers on %d other nodes or fewer, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts)
 	} else if !news && common.undecidable() {
-		low(v, "%d of %d nodes are slower than the others and none has a healthy past here: too few nodes to tell bad ones from another model", len(common.standing), common.nodes)
+		low(v, "%d of %d nodes take longer than others for the same work (%s): too few nodes to tell bad ones from another model, or from ones that have more to do", len(common.standing), common.nodes, standingWords(common.standing))
 	}
 
 	switch {

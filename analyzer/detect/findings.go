@@ -160,7 +160,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 		return
 	}
 
-	if len(common.standing) > 0 {
+	if len(common.standing) > 0 && !common.undecidable() { // decide says what can't be told
 		first := slices.Min(slices.Collect(maps.Keys(common.standing)))
 		addFindingf(v, verdict.JobSlow, 0, "%s and others of the job's %d nodes are slower than their peers, too many to be bad by themselves: a common cause (a mix of hardware, configuration, storage)", first, common.nodes)
 		return

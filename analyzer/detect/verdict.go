@@ -32,6 +32,7 @@ func (e *Engine) Verdict() *verdict.Verdict {
 	e.fillLinks(v)
 	e.fillCosts(v, culprits, common.mates)
 	e.fillEvents(v)
+	e.addHalves(v, &common)
 	e.fillFindings(v, &common)
 	e.fillTimes(v)
 	e.decide(v, &common)
