@@ -205,7 +205,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	switch {
 	case work >= 0.8*math.Log1p(level.Rise):
 		say("computing takes longer", work, at)
-	case selfs >= 0.8*math.Log1p(level.Rise):
+	case selfs >= 0.8*math.Log1p(level.Rise) && e.ownIsWork():
 		say("own time is longer", selfs, at2)
 	case transfer >= math.Log1p(e.cfg.LinkRise) && len(slow) == 0:
 		say("transfers take longer", transfer, at3)

@@ -67,7 +67,7 @@ func (e *Engine) unexplained(missing int, who string, found bool) string {
 	}
 
 	for _, kind := range [...]int{level.Compute, level.Own, level.Load, level.Link} {
-		if rise, _ := e.level.Change(kind); rise >= identityShare*step {
+		if rise, _ := e.level.Change(kind); rise >= identityShare*step && (kind != level.Own || e.ownIsWork()) {
 			return ""
 		}
 	}
@@ -78,10 +78,16 @@ func (e *Engine) unexplained(missing int, who string, found bool) string {
 		return why + moreWords
 	case missing > 0:
 		return why + ": " + who
+	case !e.ownIsWork():
+		return why + ": forward passes have host times only, of work on an accelerator the time to enqueue it, and own time that grows on all ranks alike may be their wait for one of them; record the device's times of forward passes"
 	}
 
 	return why
 }
+
+// ownIsWork reports whether own time that grows on all ranks alike is work of all of them: where the host alone is timed, it
+// may stand in any of them until the device of the slowest is done.
+func (e *Engine) ownIsWork() bool { return !e.hostOnly || !e.seen[frame.FP] }
 
 // unproven says that a rank has been slow in its own time for long, and that some with which it works
 // are not recorded: it may only wait for one of them where nothing tells. Or that all are recorded, and

@@ -3,9 +3,11 @@ package detect
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -179,6 +181,30 @@ func TestDecided_PassingTimeAlone(t *testing.T) {
 		})
 		if len(accused(v)) > 0 || !slices.ContainsFunc(v.Events, func(e verdict.Event) bool { return e.Node == "node-0" }) {
 			t.Errorf("seed %d: nodes %v, events %v, want an event of node-0 alone", seed, v.Nodes, v.Events)
+		}
+	}
+}
+
+// TestHidden_HostTimes: forward passes are timed by the host alone, which only enqueues them, and one device becomes slow:
+// all hosts stand as long where nothing is recorded. That all have more own time alike is no answer.
+func TestHidden_HostTimes(t *testing.T) {
+	for seed := range uint64(4) {
+		f := newJob(seed)
+		f.shape(1, 16, 1, 2)
+		f.seq, f.unrecorded = 0, 0
+		x := f.frame()
+		for _, c := range x.Columns {
+			for r := range c.V[frame.Self] {
+				if c.V[frame.FP][r] /= 50; c.Step >= 67 {
+					longer := c.V[frame.Self][r] / 2
+					c.V[frame.Self][r], c.V[frame.Step][r] = c.V[frame.Self][r]+longer, c.V[frame.Step][r]+longer
+				}
+			}
+		}
+
+		x.HostOnly = 1
+		if v := Analyze(x, Default()); v.Exit(0.01) != verdict.ExitUndecided || said(v, verdict.JobSlow) != "" || !strings.Contains(said(v, verdict.LowCoverage), "record the device's times") {
+			t.Errorf("seed %d: exit %d, findings %+v", seed, v.Exit(0.01), v.Findings)
 		}
 	}
 }
