@@ -18,6 +18,7 @@ type common struct {
 	few      []int              // ranks that are slower than their few peers, and always were
 	mates    []candidate        // who may wait for a culprit, or be another one: no groups are known
 	replicas []int32            // that are as slow in each of their stages: they have more work
+	last     []int              // of the replica that is the last in most steps, by more work or slowness
 	nodes    int                // of the job
 }
 

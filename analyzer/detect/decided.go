@@ -34,7 +34,7 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 	v.Decided = found || expected > 1 && 2*judged >= expected && covered && hidden == ""
 	// Below it, and beside who may be one, only a culprit is news: a suspect is none, nor is one that costs too little.
 	news := v.Exit(e.cfg.MinImpact) == verdict.ExitDegraded
-	v.Decided = v.Decided && (news || covered && !common.undecidable())
+	v.Decided = v.Decided && (news || covered && !common.undecidable() && len(common.last) == 0)
 	if !covered && e.columns > 0 {
 		low(v, "%.0f %% of the expected rank-steps (steps × the ranks of the job) were measured; a slow rank may be among those that were not", 100*v.Coverage)
 	}
@@ -43,6 +43,10 @@ func (e *Engine) decide(v *verdict.Verdict, common *common) {
 		low(v, "rank %d has one peer, or peers on %d other nodes or fewer, is slower, and always was: nobody can tell which of them is not as it should be", common.few[0], fewHosts)
 	} else if !news && common.undecidable() {
 		low(v, "%d of %d nodes take longer than others for the same work (%s): too few nodes to tell bad ones from another model, or from ones that have more to do", len(common.standing), common.nodes, standingWords(common.standing))
+	}
+
+	if len(common.last) > 0 && !news {
+		low(v, "the replica of rank %d is the last in most steps: it gets more work, or it is slow and this is too noisy, or too short, to tell", common.last[0])
 	}
 
 	switch {

@@ -9,7 +9,6 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
-	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -21,7 +20,7 @@ func (e *Engine) fillFindings(v *verdict.Verdict, common *common) {
 	if len(common.replicas) > 0 {
 		e.moreWorkFinding(v, common.replicas)
 	} else {
-		e.workFinding(v)
+		e.workFinding(v, common)
 	}
 
 	e.slowFinding(v, common)
@@ -58,8 +57,9 @@ func (e *Engine) moreWorkFinding(v *verdict.Verdict, replicas []int32) {
 	addFinding(v, f)
 }
 
-// workFinding says that replicas get unequal work, now these, now those.
-func (e *Engine) workFinding(v *verdict.Verdict) {
+// workFinding says that replicas get unequal work, now these, now those. Whether one that is the last in most steps gets
+// more of it or is slow, nobody can tell where it is on one node and costs something.
+func (e *Engine) workFinding(v *verdict.Verdict, common *common) {
 	n := len(e.layout.Replicas)
 	if n < 2 || e.analysed < threshold.MinValid {
 		return
@@ -90,7 +90,12 @@ func (e *Engine) workFinding(v *verdict.Verdict) {
 			f.Ranks = append(f.Ranks, e.layout.Ranks[r])
 		}
 
-		why = fmt.Sprintf("and the one of rank %d is the last in %d of the last %d steps: it gets more work, or it is slow and this is too noisy, or too short, to tell", f.Ranks[0], last[lane], total(last))
+		why = fmt.Sprintf("and the one of rank %d is the last in %d of the last %d steps", f.Ranks[0], last[lane], total(last))
+		if e.singleNode(e.graph.Rows(lane)) < 0 {
+			why += ": its ranks on several nodes go together, so it gets more work"
+		} else if e.costs.LastLane(lane) >= e.cfg.MinImpact {
+			common.last = f.Ranks
+		}
 	case !e.sharing[compute].Usable:
 		why = "and rotates; it changes from step to step on all ranks, as unequal sequence lengths do"
 	}
@@ -140,7 +145,7 @@ func mostOften(last []int) (lane int, often bool) {
 	}
 
 	steps, share := float64(total(last)), 1/float64(len(last))
-	chance := steps*share + sequential.SuspectZ*math.Sqrt(steps*share*(1-share))
+	chance := steps*share + oftenSigmas*math.Sqrt(steps*share*(1-share))
 	return lane, float64(last[lane]) > max(chance, steps/2)
 }
 

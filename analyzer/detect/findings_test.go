@@ -2,6 +2,7 @@ package detect
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -35,5 +36,32 @@ func TestFindings_WorkBesideExperts(t *testing.T) {
 		if !slices.ContainsFunc(v.Findings, func(f verdict.Finding) bool { return f.Kind == verdict.WorkloadImbalance }) {
 			t.Errorf("seed %d: findings %+v, want uneven work", seed, v.Findings)
 		}
+	}
+}
+
+// TestWork_LastInMostSteps: the work of replicas of one rank each varies, and one of them is the last in most steps. It gets
+// more work, or is slow: who can't say which can't call the job healthy. Where work alone varies nobody is the last so often.
+func TestWork_LastInMostSteps(t *testing.T) {
+	undecided := 0
+	for seed := range uint64(12) {
+		for _, times := range []float64{1, 1.15} {
+			j := newJob(seed)
+			j.shape(1, 8, 1, 1)
+			j.seq, j.steps, j.heavy = 0.07, 24, false
+			j.slowRanks(map[int]float64{5: times})
+			v := Analyze(j.frame(), Default())
+			open := strings.Contains(said(v, verdict.LowCoverage), "it gets more work, or it is slow")
+			if times == 1 && v.Exit(0.01) != verdict.ExitHealthy || strings.Contains(said(v, verdict.WorkloadImbalance), "the last in") && v.Exit(0.01) == verdict.ExitHealthy || open && v.Exit(0.01) != verdict.ExitUndecided {
+				t.Errorf("x%v, seed %d: exit %d, findings %+v", times, seed, v.Exit(0.01), v.Findings)
+			}
+
+			if open {
+				undecided++
+			}
+		}
+	}
+
+	if undecided < 3 {
+		t.Errorf("%d of 12 were left open", undecided)
 	}
 }

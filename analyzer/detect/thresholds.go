@@ -164,4 +164,7 @@ const (
 	// alone where stages agree, soloSpread where nothing but noise could differ.
 	workSpread = 0.03
 	soloSpread = 0.05
+	// oftenSigmas more than its share of a window's steps one of the replicas is the last where it is no chance: their work
+	// may be alike for some steps, so three are too few.
+	oftenSigmas = 4
 )

@@ -36,7 +36,15 @@ func (b *Book) UnevenLanes(skip []bool) (impact float64, last []int) {
 	return impact, last
 }
 
-// UnevenStages is the same were all stages of a pipeline as long; bound is that
+// LastLane is what the job would save as a share of step time were that lane through with the last of the others.
+func (b *Book) LastLane(lane int) float64 {
+	return b.OverWindow(func(int) float64 {
+		others := slices.Delete(slices.Clone(b.ends), lane, lane+1)
+		return max(0, b.ends[lane]-slices.Max(others))
+	})
+}
+
+// UnevenStages is what the job would save were all stages of a pipeline as long; bound is that
 // from the stages' times, for where groups aren't known.
 func (b *Book) UnevenStages(bound float64) float64 {
 	if !b.graph.Known() {
