@@ -31,7 +31,7 @@ func (e *Engine) addHalves(v *verdict.Verdict, common *common) {
 	}
 }
 
-// host is what ranks of one role on one node take in a signal, and by how much noise may change that, in seconds.
+// host is what the quickest rank of a role on one node takes in a signal: what slows a node slows all of it, and by how much noise may change that, in seconds.
 type host struct {
 	name        string
 	time, doubt float64
@@ -74,7 +74,7 @@ func (e *Engine) hosts(rows []int32, s signal, m frame.Metric) []host {
 
 	var all []host
 	for n, x := range times {
-		all = append(all, host{n, robust.Median64(x), doubts[n]})
+		all = append(all, host{n, slices.Min(x), doubts[n]})
 	}
 
 	slices.SortFunc(all, func(a, b host) int { return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.name, b.name)) })

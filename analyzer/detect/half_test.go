@@ -45,6 +45,7 @@ func TestHalf_OfASmallJob(t *testing.T) {
 // its own such a replica may be slow as well.
 func TestHalf_WorkOfReplicas(t *testing.T) {
 	exactly(t, "uneven-replica", 31348, func(*simulate.Config) {})
+	exactly(t, "uneven-replica", 5394, func(*simulate.Config) {}) // two replicas a node, one of which has more
 	exactly(t, "replica-drift", 31344, func(*simulate.Config) {})
 	for seed := range uint64(3) {
 		v, _ := judged(t, "healthy", seed, 0, plain(simulate.Config{
