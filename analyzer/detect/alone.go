@@ -121,7 +121,9 @@ func (e *Engine) findHomes() {
 func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 	slow := e.slowAlone(culprits)
 	if step, _ := e.level.Change(level.Step); step >= math.Log1p(level.Rise) && len(e.layout.Roles) > 1 {
-		if work, _ := e.level.Change(level.Compute); work >= math.Log1p(level.Rise)/2 {
+		work, _ := e.level.Change(level.Compute)
+		more, _ := e.level.Change(level.Passes) // micro-batches are as many for all stages, whatever each takes for one
+		if work -= more; work >= math.Log1p(level.Rise)/2 {
 			slow = slices.DeleteFunc(slow, func(u unit) bool {
 				effect, _ := u.test.Last(u.at)
 				return effect < explainedShare*work // everybody changed
@@ -168,8 +170,13 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 			peers = "too few peers"
 		}
 
-		n.Detail = fmt.Sprintf("%s has %s on other nodes; against its own past (self-relative) %s since step %d, while the other stages do not",
-			e.layout.Roles[u.at].Name(e.layout.Stages), peers, does, n.SinceStep)
+		past := "its own past (self-relative)"
+		if t.Moved(u.at) {
+			past = "what it took on another node"
+		}
+
+		n.Detail = fmt.Sprintf("%s has %s on other nodes; against %s %s since step %d, while the other stages do not",
+			e.layout.Roles[u.at].Name(e.layout.Stages), peers, past, does, n.SinceStep)
 	}
 }
 
@@ -197,7 +204,7 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 	}
 	list := func(s signal, is func(g int) bool) {
 		for g := range e.home {
-			if e.home[g] < 0 || !e.alone[s].Active(g) || !is(g) || slices.ContainsFunc(slow, func(u unit) bool { return u.at == g }) {
+			if e.home[g] < 0 || !e.alone[s].Active(g) || e.anotherModel(s, g) || !is(g) || slices.ContainsFunc(slow, func(u unit) bool { return u.at == g }) {
 				continue
 			}
 
@@ -224,6 +231,13 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 	}
 
 	return slow
+}
+
+// anotherModel reports whether a role was moved to a node where it takes longer by no more than hosts of one model differ:
+// this one from the one before, and by as much those of the other stages.
+func (e *Engine) anotherModel(s signal, g int) bool {
+	effect, _ := e.alone[s].Last(g)
+	return e.alone[s].Moved(g) && effect < 2*modelSpread
 }
 
 // leadsAlone reports whether a role with more own time than it had waits for nobody: no link of its groups is

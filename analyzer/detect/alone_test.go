@@ -165,3 +165,43 @@ func TestAlone_FirstStepsAreNoPast(t *testing.T) {
 		t.Errorf("nodes %+v, healthy %v, findings %+v", v.Nodes, v.Healthy, v.Findings)
 	}
 }
+
+// TestAlone_RestartMovesStages: each stage has its node to itself, and a restart deals the nodes anew. What its stage took on
+// another node tells who is slow, from the start or since a moment before; no layers moved.
+func TestAlone_RestartMovesStages(t *testing.T) {
+	job := simulate.Config{Shape: simulate.Shape{DP: 4, PP: 4, MicroBatches: 12, RanksPerNode: 4}, Restarts: []simulate.Restart{{At: 160, Shuffle: true}}}
+	for _, from := range []int{0, 80} {
+		for seed := range uint64(4) {
+			job.Faults = []simulate.Fault{{Kind: simulate.Compute, Node: 2, Factor: 1.4, From: from}}
+			v := exactly(t, "healthy", seed, plain(job))
+			if s := said(v, verdict.StageImbalance); s != "" {
+				t.Errorf("from %d, seed %d: %s", from, seed, s)
+			}
+		}
+	}
+
+	job.Faults = nil
+	job.Devices = []simulate.Device{{Nodes: []int{1, 2}, Factor: 1.05}} // older ones, to which other stages come
+	for seed := range uint64(4) {
+		exactly(t, "healthy", seed, plain(job))
+	}
+}
+
+// TestAlone_BecameSlowBesideMoreMicroBatches: gradients are accumulated over four times as many micro-batches since a stage
+// that has its node to itself became slow. All stages do more; this one alone takes longer for each.
+func TestAlone_BecameSlowBesideMoreMicroBatches(t *testing.T) {
+	shape := simulate.Shape{DP: 4, PP: 4, MicroBatches: 4, RanksPerNode: 4}
+	more := shape
+	more.MicroBatches = 16
+	for _, at := range []int{160, 190} {
+		for seed := range uint64(3) {
+			v := exactly(t, "healthy", seed, plain(simulate.Config{
+				Shape: shape, Restarts: []simulate.Restart{{At: at, Layout: &more}},
+				Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Factor: 1.6, From: 160}},
+			}))
+			if s := said(v, verdict.StageImbalance); s != "" {
+				t.Errorf("more since %d, seed %d: %s", at, seed, s)
+			}
+		}
+	}
+}

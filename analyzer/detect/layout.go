@@ -68,6 +68,12 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		begin(t, roles, moved, fresh)
 	}
 
+	for g, rows := range roles {
+		if slices.ContainsFunc(rows, moved) {
+			e.level.Move(g)
+		}
+	}
+
 	for r := range e.n {
 		for s := range signals {
 			if same && old.Incarnation[r] != l.Incarnation[r] {
@@ -81,12 +87,12 @@ func (e *Engine) setLayout(l *frame.Layout) {
 	}
 }
 
-// begin forgets the past of those units of a test, lists of rows, of which a rank is on another node than in the layout
-// before, for what they were there says nothing of this hardware; and tells which have a rank whose process begins.
+// begin moves those units of a test, lists of rows, of which a rank is on another node than in the layout before; and
+// tells which have a rank whose process begins.
 func begin(t *sequential.Test, units [][]int32, moved, fresh func(r int32) bool) {
 	for u, rows := range units {
 		if slices.ContainsFunc(rows, moved) {
-			t.Forget(u)
+			t.Move(u)
 		}
 
 		if slices.ContainsFunc(rows, fresh) {

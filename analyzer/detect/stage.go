@@ -37,6 +37,10 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 			return // its forward passes wait inside: for a slow rank, not for its layers
 		}
 
+		if slices.ContainsFunc(stages, e.becameHeavy) {
+			return // nobody moved layers meanwhile
+		}
+
 		if len(stages) == 0 {
 			return
 		}
@@ -58,6 +62,18 @@ func (e *Engine) stageFinding(v *verdict.Verdict) {
 		addFinding(v, f)
 		return
 	}
+}
+
+// becameHeavy reports whether ranks of a stage take longer beside the other stages than they did, or than others did for it
+// on another node.
+func (e *Engine) becameHeavy(stage int) bool {
+	for g := range e.layout.Roles {
+		if e.layout.Roles[g].Stage == stage && (e.alone[compute].Active(g) || e.alone[own].Active(g)) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // heavyItself reports whether own time, where it is known, agrees at least half

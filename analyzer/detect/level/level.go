@@ -46,6 +46,7 @@ const (
 	Own            // log own time common to all roles
 	Load           // data loading as a share of a usual step
 	Link           // log transfer, median over groups
+	Passes         // log forward passes of a rank, its micro-batches
 	waiting        // seconds a rank is blocked in communication, median
 	kinds
 )
@@ -63,6 +64,13 @@ func New(l *frame.Layout) *Job {
 	}
 
 	return v
+}
+
+// Move forgets what is usual in a role: its ranks run on another node.
+func (v *Job) Move(g int) {
+	for k := range v.sumN {
+		v.sumN[k][g] = 0
+	}
 }
 
 // Logs takes the absolute logs of the k-th signal, the median of each role, and the rows that stand for
@@ -139,7 +147,15 @@ func (v *Job) Observe(c *frame.Column, t, usual float64, link float32) {
 		v.first = c.Step
 	}
 
-	val := [kinds]float32{robust.NaN, robust.NaN, robust.NaN, robust.NaN, robust.NaN, robust.NaN}
+	val := [kinds]float32{}
+	for k := range val {
+		val[k] = robust.NaN
+	}
+
+	if c.Passes > 0 {
+		val[Passes] = float32(math.Log(float64(c.Passes)))
+	}
+
 	if t > 0 {
 		val[Step] = float32(math.Log(t))
 	}

@@ -127,6 +127,9 @@ func (t *Test) Until(r int) int64 { return t.until[r] }
 // HasPast reports whether unit r has a past of its own to be compared with.
 func (t *Test) HasPast(r int) bool { return t.baseN[r] >= minBase }
 
+// Moved reports whether unit r's past is that of another place.
+func (t *Test) Moved(r int) bool { return t.moved[r] }
+
 // Habitual reports whether unit r's past does not tell that it became slow: there is
 // none, or it is half as slow and more.
 func (t *Test) Habitual(r int) bool {

@@ -96,6 +96,10 @@ func (t *Test) creeps(r int, v float32) bool {
 
 // learnBase moves the own baseline: the mean of the first blocks, then slowly.
 func (t *Test) learnBase(r int, v float32) {
+	if t.moved[r] && t.base[r]-v > float32(t.cfg.Effect) { // it is so much quicker here that this is its past
+		t.baseN[r], t.moved[r] = 0, false
+	}
+
 	if t.baseN[r] < baseBlocks {
 		t.baseN[r]++
 		t.base[r] += (v - t.base[r]) / float32(t.baseN[r])

@@ -52,6 +52,7 @@ type Test struct {
 	accused         []int32 // when it was, in this episode; 0 = not
 	warm            []uint8 // warm-up steps still to come
 	warmed          []uint8 // warm-up steps that are in the record
+	moved           []bool  // the past is that of another place
 	first           []int32 // count at the unit's first value, -1 none
 	firstLabel      []int64
 	since, detected []int64
@@ -129,6 +130,7 @@ func New(cfg *threshold.Config, n int, u Units) *Test {
 	t.climb, t.fall = f32(), f32()
 	t.phase, t.passes, t.lanePasses = make([]uint8, n), make([]uint8, n), make([]uint8, n)
 	t.warm, t.warmed, t.slow, t.accused = make([]uint8, n), make([]uint8, n), make([]bool, n), make([]int32, n)
+	t.moved = make([]bool, n)
 	t.first, t.firstLabel = make([]int32, n), make([]int64, n)
 	t.since, t.detected, t.until = make([]int64, n), make([]int64, n), make([]int64, n)
 	t.sinceAt, t.fallAt = make([]int32, n), make([]int32, n)
@@ -212,8 +214,17 @@ func (t *Test) Forget(r int) {
 	t.endEpisode(r)
 	t.first[r], t.mid[r] = -1, robust.NaN
 	t.laneMean[r] = unknownLanes
-	t.warm[r], t.warmed[r] = 0, 0
+	t.warm[r], t.warmed[r], t.moved[r] = 0, 0, false
 	t.spikes[r] = Spikes{}
+}
+
+// Move gives unit r another place. Where it is compared with its past alone, that still tells what its work took elsewhere.
+func (t *Test) Move(r int) {
+	base, n := t.base[r], t.baseN[r]
+	t.Forget(r)
+	if t.SelfOnly {
+		t.base[r], t.baseN[r], t.moved[r] = base, n, n > 0
+	}
 }
 
 // endEpisode ends the episode of unit r.

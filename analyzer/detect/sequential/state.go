@@ -23,7 +23,7 @@ func (t *Test) State() state.Fields {
 		"count": state.Counts(&t.count), "labels": &t.labels, "ring": &t.ring, "blocks": &t.blocks,
 		"block": state.Counts(&t.block), "orphan": &t.Left, "load": &t.Load, "mu": &t.mu, "dev": &t.dev, "prev": &t.prev, "base": &t.base, "base_n": &t.baseN,
 		"creep": &t.creep, "block_sd": &t.blockSD, "skew": &t.skew, "climb": &t.climb, "fall": &t.fall, "phase": &t.phase,
-		"passes": &t.passes, "lane_passes": &t.lanePasses, "slow": &t.slow, "accused": &t.accused, "warm": &t.warm, "warmed": &t.warmed,
+		"passes": &t.passes, "lane_passes": &t.lanePasses, "slow": &t.slow, "accused": &t.accused, "warm": &t.warm, "warmed": &t.warmed, "moved": &t.moved,
 		"first": &t.first, "first_label": &t.firstLabel, "since": &t.since, "detected": &t.detected,
 		"since_at": &t.sinceAt, "fall_at": &t.fallAt, "until": &t.until, "sum": &t.sum, "sum_n": &t.sumN, "z": &t.z,
 		"effect": &t.effect, "mid": &t.mid, "least": &t.least, "sigma": &t.sigma, "sigmas": &t.sigmas, "mid_noise": &t.midNoise,
