@@ -179,7 +179,12 @@ func (i *Info) notes(c rollup.Counts) {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d loss lines claim more records than any writer can lose and were left out", wild))
 	}
 
-	if n := c.LostFor("") - bad - wild; n > 0 {
+	late := c.LostFor(rollup.LateRange)
+	if late > 0 {
+		i.Notes = append(i.Notes, fmt.Sprintf("%d ranges began when their step was over already and were left out (a clock was set back, or lines came late)", late))
+	}
+
+	if n := c.LostFor("") - bad - wild - late; n > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d records never arrived, by the account of their writers (laggard audit shows the reasons)", n))
 	}
 }

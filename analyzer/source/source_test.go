@@ -18,10 +18,12 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
+	"github.com/laggard-dev/laggard/writer/rollup"
 )
 
 // TestSources_GiveTheSameRows reads AR-1 from its files, from a Parquet store and
@@ -452,4 +454,19 @@ func TestInOrder(t *testing.T) {
 			t.Fatalf("error %v, want cancelled", err)
 		}
 	})
+}
+
+// TestFiles_LateRangesHaveNoWriter: TaskD's lines tell of no loss. What is left out because its step was over is not by the
+// account of a writer.
+func TestFiles_LateRangesHaveNoWriter(t *testing.T) {
+	var late, lost Info
+	late.notes(rollup.Counts{Lost: []record.Loss{{Reason: rollup.LateRange, Count: 19}}})
+	lost.notes(rollup.Counts{Lost: []record.Loss{{Reason: "ring-full", Count: 7}}})
+	if got := strings.Join(late.Notes, "\n"); strings.Contains(got, "never arrived") || !strings.Contains(got, "19 ranges began when their step was over") {
+		t.Errorf("of late ranges: %q", got)
+	}
+
+	if got := strings.Join(lost.Notes, "\n"); !strings.Contains(got, "7 records never arrived") {
+		t.Errorf("of lost records: %q", got)
+	}
 }
