@@ -14,9 +14,9 @@ type position struct {
 	model             string
 }
 
-// assign makes roles and replicas out of groups. It reports whether the groups
+// assign makes roles and replicas out of groups, beside those that ranks were seen to talk in. It reports whether the groups
 // say anything about roles.
-func assign(l *frame.Layout, groups []topology.Group, models []string) bool {
+func assign(l *frame.Layout, groups, seen []topology.Group, models []string) bool {
 	positions := make([]position, len(l.Ranks))
 	join := frame.NewSets(len(l.Ranks))
 	known, pipelined := false, false
@@ -60,7 +60,7 @@ func assign(l *frame.Layout, groups []topology.Group, models []string) bool {
 	}
 
 	if !pipelined && len(dps) > 1 {
-		stagesFromDP(l, dps, positions, join, groups)
+		stagesFromDP(l, dps, positions, join, groups, seen)
 	}
 
 	setRoles(l, positions, models)
@@ -85,8 +85,15 @@ func setSizes(l *frame.Layout, groups []topology.Group) {
 }
 
 // stagesFromDP serves groups that name the data-parallel groups alone: each is a
-// role, ordered by its lowest rank, and the i-th members make a replica.
-func stagesFromDP(l *frame.Layout, dps [][]int32, positions []position, join *frame.Sets, groups []topology.Group) {
+// role, ordered by its lowest rank, and the i-th members make a replica. Where members of several of them
+// were seen in collectives, and nobody sends, there is no pipeline.
+func stagesFromDP(l *frame.Layout, dps [][]int32, positions []position, join *frame.Sets, groups, seen []topology.Group) {
+	for _, g := range seen {
+		if rows := rowsOf(l, g.Ranks); !slices.ContainsFunc(dps, func(d []int32) bool { return containsAll(d, rows) }) {
+			return
+		}
+	}
+
 	for _, g := range groups {
 		if (g.Dim == "tp" || g.Dim == "cp") && len(g.Ranks) > 1 {
 			return // several data-parallel groups are what tensor parallelism makes
@@ -109,6 +116,11 @@ func stagesFromDP(l *frame.Layout, dps [][]int32, positions []position, join *fr
 	}
 
 	l.Stages = len(dps)
+}
+
+// containsAll reports whether all of some rows are in v.
+func containsAll(v, rows []int32) bool {
+	return !slices.ContainsFunc(rows, func(r int32) bool { return !slices.Contains(v, r) })
 }
 
 // minRole is the smallest role that positions inside a stage may split into: below it

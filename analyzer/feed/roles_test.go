@@ -193,6 +193,32 @@ func TestRoles_CollectivesInsideAStage(t *testing.T) {
 	}
 }
 
+// TestRoles_CollectivesAcrossDataParallelGroups: a topology that names the data-parallel groups alone says what a pipeline's
+// stages are, but not where ranks of several of them meet in collectives and nobody sends.
+func TestRoles_CollectivesAcrossDataParallelGroups(t *testing.T) {
+	const tp, dp = 4, 4
+	topo := &topology.File{WorldSize: tp * dp}
+	for k := range tp {
+		topo.Groups = append(topo.Groups, topology.Group{Name: fmt.Sprint("dp-", k), Dim: "dp", Ranks: []int{k, k + tp, k + 2*tp, k + 3*tp}})
+	}
+
+	for op, stages := range map[string]int{"allreduce": 1, "send": tp} {
+		b := &History{}
+		for r := range uint32(tp * dp) {
+			s := stepRow(r, uint64(r)+1, 1, second, second)
+			s.CommNs, s.CommOtherNs = second, second
+			b.AddStep(s)
+			b.AddCommunication(&row.Communication{Rank: r, Incarnation: uint64(r) + 1, StepTo: 15, Group: fmt.Sprint("x", r/tp), Op: op, Steps: 1, Calls: 4, TotalNs: second})
+		}
+
+		l := build(t, b, topo).Layouts[0]
+		seen := slices.ContainsFunc(l.Groups, func(g frame.Group) bool { return g.Name == "x1" && slices.Equal(g.Rows, []int32{4, 5, 6, 7}) })
+		if l.From != "topology" || l.Stages != stages || seen != (stages == 1) {
+			t.Errorf("%s: from %s, %d stages, want %d; groups %+v", op, l.From, l.Stages, stages, l.Groups)
+		}
+	}
+}
+
 func TestRoles_FromTimesAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		fp     func(r int) int64

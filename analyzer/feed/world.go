@@ -216,18 +216,40 @@ func (w *world) setRoles(l *frame.Layout, world int, current []*process, models 
 	}
 
 	l.From = "topology"
+	all, seen := append(slices.Clone(file), own...), w.unnamed(l)
 	switch {
-	case len(file) > 0 && assign(l, file, models):
-		setGroups(l, append(file, own...))
-	case len(own) > 0 && assign(l, own, models):
-		setGroups(l, append(own, file...))
+	case len(file) > 0 && assign(l, file, seen, models):
+	case len(own) > 0 && assign(l, own, seen, models):
+		all = append(own, file...)
 	default:
 		// All are alike, each a replica of its own.
 		l.From, l.Stages = "inferred", 1
 		setRoles(l, make([]position, len(l.Ranks)), models)
 		setReplicas(l, frame.NewSets(len(l.Ranks)))
-		setGroups(l, append(file, own...))
 	}
+
+	setGroups(l, append(all, seen...))
+}
+
+// unnamed returns the groups that some of the ranks talk in, and of which nobody told what they are for: collectives, where
+// no rank sends to another one.
+func (w *world) unnamed(l *frame.Layout) (seen []topology.Group) {
+	if !w.talks {
+		return nil
+	}
+
+	list, p2p := w.talkers(l)
+	if slices.Contains(p2p, true) {
+		return nil
+	}
+
+	for _, g := range list {
+		if g.Dim == "" && len(g.Ranks) > 1 && len(g.Ranks) < l.Recorded() {
+			seen = append(seen, g)
+		}
+	}
+
+	return seen
 }
 
 // note says something to a person, once.
