@@ -116,7 +116,7 @@ func (e *Engine) inside(c *candidate, k int, skip func(int) bool) (inside, known
 	}
 
 	most := math.NaN()
-	for _, m := range frame.Inner {
+	for _, m := range e.exposure.Blocking() {
 		g := e.groupOf(c.row, m)
 		if g == nil || !g.Complete() || !e.seen[m] {
 			continue
@@ -140,7 +140,7 @@ func (e *Engine) ownTells(c *candidate, cause string, skip func(int) bool) bool 
 
 	mate := func(p int32) bool { return int(p) != c.row && e.layout.Role[p] == e.layout.Role[c.row] }
 	k := e.tracks[compute].Recent(c.row)
-	return (cause == verdict.HostDelay || slices.ContainsFunc(e.graph.Mates(c.row), mate)) && e.ratioOf(c.row, own, k, skip) > e.ratioOf(c.row, compute, k, skip)
+	return (cause == verdict.HostDelay || len(e.exposure.Blocking()) > len(frame.Inner) || slices.ContainsFunc(e.graph.Mates(c.row), mate)) && e.ratioOf(c.row, own, k, skip) > e.ratioOf(c.row, compute, k, skip)
 }
 
 // slowdown is the ratio to the peers in the main signal, at least 1: the middles of the last steps may

@@ -79,6 +79,7 @@ type Engine struct {
 	tokens   *residual.Covariate
 	inner    *residual.Waits
 	backward *residual.Backward
+	exposure *residual.Exposure
 	saver    *saves.Watch
 	links    *link.Watch
 	level    *level.Job
@@ -145,6 +146,11 @@ func (e *Engine) Observe(c *frame.Column) {
 		e.setLayout(c.Layout)
 	}
 
+	c, anew := e.exposure.Correct(c, e.estimated)
+	for r := 0; anew && r < e.n; r++ { // what was own time before says nothing of it
+		e.tracks[own].Forget(r)
+	}
+
 	if e.columns == 0 {
 		e.firstStep = c.Step
 	}
@@ -178,6 +184,7 @@ func (e *Engine) Observe(c *frame.Column) {
 // ObserveTransfer takes one window of one group's communication, after the last
 // step of the window was observed. The window is not kept.
 func (e *Engine) ObserveTransfer(t *frame.Transfer) {
+	e.exposure.ObserveTransfer(t)
 	if e.hostOnly && frame.P2P(t.Op) {
 		return // how long the host was in the call is not how long the transfer took
 	}

@@ -65,10 +65,14 @@ func (e *Engine) workFinding(v *verdict.Verdict, common *common) {
 		return
 	}
 
-	// Forward passes that hold waits for experts are as long on all replicas that share them: own
-	// time tells what these have to do.
+	// Forward passes that hold waits are as long on all replicas that share them: own
+	// time tells what these have to do. Where they hold none, what differs in it alone is no work.
 	s, explained, ok := e.workDiffers(compute)
 	if !ok {
+		if e.seen[frame.FP] && !e.forwardWaits() {
+			return
+		}
+
 		if s, explained, ok = e.workDiffers(own); !ok {
 			return
 		}
@@ -102,6 +106,11 @@ func (e *Engine) workFinding(v *verdict.Verdict, common *common) {
 
 	f.Detail = fmt.Sprintf("the work of the %d replicas differs by %.1f %% from step to step %s", n, 100*s, why)
 	addFinding(v, f)
+}
+
+// forwardWaits reports whether ranks wait for each other during their forward passes.
+func (e *Engine) forwardWaits() bool {
+	return slices.ContainsFunc(e.layout.Groups, func(g frame.Group) bool { return slices.Contains(e.exposure.Blocking(), g.Metric()) })
 }
 
 // workDiffers is how much the work of replicas differs from step to step, as a signal tells it, and
@@ -208,7 +217,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	selfs, at2 := e.level.Change(level.Own)
 	transfer, at3 := e.level.Change(level.Link)
 	switch {
-	case work >= 0.8*math.Log1p(level.Rise):
+	case work >= 0.8*math.Log1p(level.Rise) && !(e.seen[frame.Self] && e.forwardWaits() && selfs < work/2):
 		say("computing takes longer", work, at)
 	case selfs >= 0.8*math.Log1p(level.Rise) && e.ownIsWork():
 		say("own time is longer", selfs, at2)

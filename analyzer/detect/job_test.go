@@ -45,9 +45,12 @@ type job struct {
 	lightFrom    int // step from which Communication is not recorded; 0 never
 	noTopology   bool
 	skew         bool
-	tpShared     bool // the forward of a tensor group takes as long as its slowest
-	covered      bool // nobody told that a rank is blocked in its tensor group, as TaskD's lines don't
-	restart      int  // step of a restart with ranks mapped anew; 0 none
+	tpShared     bool    // the forward of a tensor group takes as long as its slowest
+	covered      bool    // nobody told that a rank is blocked in its tensor group, as TaskD's lines don't
+	sharded      bool    // with tpShared: all ranks, for the parameters that they gather in their passes
+	untold       bool    // with tpShared: tensor groups are seen in Communication alone
+	lost         float64 // share of rank-steps without a record of the gradient reduction, beside another one that is there
+	restart      int     // step of a restart with ranks mapped anew; 0 none
 	restartWorld int
 	restartLeave int // node that leaves at the restart
 
@@ -115,7 +118,7 @@ func (j *job) topology() *topology.File {
 				g = append(g, j.rank(s, q, t))
 			}
 
-			if j.tp > 1 {
+			if j.tp > 1 && !j.untold {
 				add("tp", s*j.dp+q, g)
 			}
 		}
@@ -327,13 +330,18 @@ func (a *run) step(b *feed.History, step, from int, start int64) {
 	}
 
 	if a.tpShared {
-		for r := 0; r < w; r += a.tp {
+		size := a.tp
+		if a.sharded {
+			size = w
+		}
+
+		for r := 0; r < w; r += size {
 			top, end := 0.0, 0.0
-			for k := range a.tp {
+			for k := range size {
 				top, end = max(top, f[r+k]), max(end, self[r+k])
 			}
 
-			for k := range a.tp { // and the backward pass takes as long for all of them
+			for k := range size { // and the backward pass takes as long for all of them
 				f[r+k], a.tpWait[r+k] = top, end-self[r+k]
 			}
 		}
@@ -415,12 +423,12 @@ func (a *run) record(b *feed.History, step int, start int64, usual float64, seq,
 		}
 
 		if a.tpShared {
-			sr.CommTPNs = ns(a.tpWait[r] + 0.01*usual)
-			sr.CommNs, sr.ExposedNs = sr.CommNs+ns(0.01*usual), sr.ExposedNs+ns(0.01*usual)
+			a.inPasses(b, &sr, ns(a.tpWait[r]+0.01*usual), ns(0.01*usual))
 		}
 
-		if a.covered {
-			sr.ExposedNs -= sr.CommTPNs
+		if a.rng.Float64() < a.lost {
+			x := ns(dp)
+			sr.CommNs, sr.ExposedNs, sr.CommDPNs = sr.CommNs-x, sr.ExposedNs-x, ns(0.001*usual)
 		}
 
 		if save[r] > 0 {
@@ -441,6 +449,31 @@ func (a *run) record(b *feed.History, step int, start int64, usual float64, seq,
 		}
 
 		b.AddStep(&sr)
+	}
+}
+
+// inPasses records what a rank was in communication for during its passes, its share of the transfers included.
+func (a *run) inPasses(b *feed.History, sr *row.Step, whole, wire int64) {
+	sr.CommNs, sr.ExposedNs = sr.CommNs+wire, sr.ExposedNs+wire
+	if a.covered {
+		sr.ExposedNs -= whole
+	}
+
+	c := row.Communication{Rank: sr.Rank, Incarnation: sr.Incarnation, StepFrom: sr.Step / 16 * 16, StepTo: sr.Step, Steps: 16, Calls: 16 * 32, TotalNs: 16 * whole, Bytes: 1 << 30}
+	switch {
+	case a.sharded:
+		sr.CommDPNs += whole
+		c.Group, c.Dim, c.Op = "dp-0", "dp", "allgather"
+	case a.untold:
+		sr.CommOtherNs = whole
+		c.Group, c.Op = fmt.Sprint("t", int(sr.Rank)/a.tp), "allreduce"
+	default:
+		sr.CommTPNs = whole
+		return
+	}
+
+	if sr.Step%16 == 15 {
+		b.AddCommunication(&c)
 	}
 }
 

@@ -118,6 +118,7 @@ func (e *Engine) reset(l *frame.Layout) {
 	e.tokens = residual.NewCovariate(l, int(signals))
 	e.inner = residual.NewWaits(l)
 	e.backward = residual.NewBackward(l)
+	e.exposure = residual.NewExposure(l)
 	e.saver = saves.New(l)
 	e.links = link.New(&e.cfg, l)
 	e.level = level.New(l)

@@ -267,7 +267,7 @@ func (e *Engine) awaited(c *candidate, k int) bool {
 // steps is none.
 func (e *Engine) innerLead(r, k int) float64 {
 	sum := 0.0
-	for _, m := range frame.Inner {
+	for _, m := range e.exposure.Blocking() {
 		if g := e.groupOf(r, m); g == nil || !g.Complete() || !e.recent.Has(m) {
 			continue
 		}

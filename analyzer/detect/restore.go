@@ -13,7 +13,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 41
+const stateVersion = 42
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.
@@ -97,7 +97,7 @@ func (e *Engine) Layout() *frame.Layout { return e.layout }
 // parts are what has a state of its own, by name.
 func (e *Engine) parts() map[string]interface{ State() state.Fields } {
 	all := map[string]interface{ State() state.Fields }{
-		"tokens": e.tokens, "inner": e.inner, "backward": e.backward, "saver": e.saver, "links": e.links, "level": e.level,
+		"tokens": e.tokens, "inner": e.inner, "backward": e.backward, "exposure": e.exposure, "saver": e.saver, "links": e.links, "level": e.level,
 		"storage": e.storage, "recent": e.recent, "costs": e.costs,
 	}
 	for s := range signals {

@@ -28,3 +28,14 @@ func (in *Waits) State() state.Fields {
 func (b *Backward) State() state.Fields {
 	return state.Fields{"passes": &b.passes, "columns": state.Counts(&b.columns), "waiting": &b.Waiting}
 }
+
+// State is what a later step asks of earlier ones.
+func (x *Exposure) State() state.Fields {
+	f := state.Fields{}
+	for i := range x.kinds {
+		k, name := &x.kinds[i], kinds[i][0].String()
+		f["columns_"+name], f["passes_"+name], f["net_"+name], f["calls_"+name], f["waits_"+name] = state.Counts(&k.Columns), &k.Passes, &k.Net, &k.Calls, &k.Waits
+	}
+
+	return f
+}

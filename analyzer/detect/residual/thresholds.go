@@ -57,3 +57,13 @@ const (
 	innerEvery = 8
 	usualWaits = 7
 )
+
+// Waits in what passes cover.
+const (
+	// lockstepShare: the ranks of a group that differ by less in their forward passes than by that part of how they differ
+	// without the Communication in them end these together.
+	lockstepShare = 0.25
+	// exposureGroups tell it, and of each so many ranks.
+	exposureGroups = 32
+	exposureRanks  = 32
+)

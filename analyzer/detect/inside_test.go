@@ -1,0 +1,44 @@
+package detect
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/laggard-dev/laggard/schemas/verdict"
+)
+
+// TestCosts_WaitsInsidePasses: all ranks that meet in their passes take as long as a slow one, and nobody told that they
+// wait there. It costs what its own time is longer by, and computing is not longer on all ranks alike.
+func TestCosts_WaitsInsidePasses(t *testing.T) {
+	for name, set := range map[string]func(j *job){
+		"tensor groups":      func(*job) {},
+		"sharded parameters": func(j *job) { j.sharded, j.tp, j.dp = true, 1, 16 },
+		"untold groups":      func(j *job) { j.untold = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(4) {
+				j := newJob(seed)
+				j.shape(1, 4, 4, 4)
+				j.tpShared, j.covered, j.seq, j.unrecorded, j.steps = true, true, 0, 0, 240
+				set(j)
+				j.fault = func(r, _, step int) effect {
+					if r == 5 && step >= 80 {
+						return effect{forward: 1.4, backward: 1.4}
+					}
+
+					return effect{}
+				}
+				v := Analyze(j.frame(), Default())
+				const want = 1.2 / 4.56 // of three passes more, and what a step has beside them
+				if got := blamed(v); !slices.Equal(got, []string{"host-01"}) || v.Nodes[0].Cause != verdict.Compute || math.Abs(v.JobImpact-want) > 0.15*want {
+					t.Errorf("seed %d: %+v, findings %+v, want host-01 for %.3f", seed, v.Nodes, v.Findings, want)
+				}
+
+				for _, f := range v.Findings {
+					t.Errorf("seed %d: %s", seed, f.Detail)
+				}
+			}
+		})
+	}
+}
