@@ -42,3 +42,25 @@ func TestCosts_WaitsInsidePasses(t *testing.T) {
 		})
 	}
 }
+
+// TestCosts_LostRecords: where records of Communication are missing here and there, who lacks one looks as busy as the
+// culprit in that step. That is neither work nor a reason why the culprit costs nothing.
+func TestCosts_LostRecords(t *testing.T) {
+	for seed := range uint64(4) {
+		j := newJob(seed)
+		j.shape(1, 16, 1, 4)
+		j.seq, j.unrecorded, j.jitter, j.spread, j.lost, j.steps = 0, 0, 0.01, 0.01, 0.3, 240 // a step ends for all at once
+		j.slowRanks(map[int]float64{5: 1.6})
+		v := Analyze(j.frame(), Default())
+		const want = 1.8 / 5.16
+		if got := blamed(v); !slices.Equal(got, []string{"host-01"}) || v.JobImpact < 0.75*want || v.JobImpact > 1.1*want || v.Most() < 0.95*want {
+			t.Errorf("seed %d: %v costs %.3f to %.3f, want host-01 for %.3f", seed, got, v.JobImpact, v.Most(), want)
+		}
+
+		for _, f := range v.Findings {
+			if f.Kind == verdict.WorkloadImbalance {
+				t.Errorf("seed %d: %s", seed, f.Detail)
+			}
+		}
+	}
+}

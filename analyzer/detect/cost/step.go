@@ -182,7 +182,7 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 		saved = 0 // a pipeline that isn't known may hide it all
 	}
 
-	if b.graph.Known() && b.recent.At(frame.Exposed, i) != nil {
+	if b.graph.Known() && b.recent.At(frame.Exposed, i) != nil && !b.habits.Lost {
 		most = saved
 	}
 

@@ -23,6 +23,8 @@ const (
 	habitSample = 5
 	// ownLimit bounds a rank's own time in one step the same way, where it may hold waits.
 	ownLimit = 1.25
+	// lostShare of the rank-steps of those that are well have more own time than that where records are missing.
+	lostShare = 0.1
 )
 
 // stepWork fills did with what each of the rows did by itself in the i-th analysed step:
@@ -61,6 +63,8 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 			s = expect
 		case expect == expect && b.byForward(r) && !(victims && besideForward(b.charged, r)):
 			s = expect
+		case h.Lost && !b.blames(r):
+			s = b.usually(r).without(s, get(fp, r))
 		case expect == expect && s > ownLimit*expect && b.hides(r) && b.tests[history.Own].Healthy(r) && !besideForward(b.charged, r):
 			s = ownLimit * expect
 		case expect == expect && b.layout.Stages > 1 && b.layout.Role[r] >= 0:
@@ -91,6 +95,11 @@ func holds(faults []Fault, row int) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool { return f.Row == row })
 }
 
+// blames reports whether a row is blamed by itself, not only for its node.
+func (b *Book) blames(row int) bool {
+	return slices.ContainsFunc(b.faults, func(f Fault) bool { return f.Row == row && !f.Slight })
+}
+
 // besideForward reports whether one of the faults is a row's for what it does beside its forward passes, which
 // tell nothing of it then.
 func besideForward(faults []Fault, row int) bool {
@@ -113,6 +122,8 @@ type habits struct {
 	// Unseen is how many seconds of a step the others of a role wait for its blamed ranks where
 	// no Communication says so: a trainer may wait in calls that nobody records.
 	Unseen []float64
+	// Lost tells that own times are long in many steps of ranks that are well: records of Communication are missing.
+	Lost bool
 }
 
 // byForward reports whether a row's own time is what its forward passes let expect.
@@ -196,16 +207,76 @@ func (b *Book) Learn() {
 		h.Surplus[g] = max(0, x-h.Own)
 		h.Unseen[g] = b.unseen(g)
 	}
+
+	h.Lost = b.lost()
+}
+
+// times are what a rank usually takes for its own work, and for forward passes.
+type times struct{ own, forward float64 }
+
+// usually is what a row takes in the middle of the window.
+func (b *Book) usually(r int) times {
+	return times{b.recent.Median(frame.Self, r, threshold.Window), b.recent.Median(frame.FP, r, threshold.Window)}
+}
+
+// without is own time of a step without Communication that is not recorded: what is usual, as much longer as
+// the forward passes are, where the own time is far longer.
+func (t times) without(own, forward float64) float64 {
+	if x := t.own * max(1, robust.Finite(forward/t.forward, 1)); own > ownLimit*x {
+		return x
+	}
+
+	return own
+}
+
+// lost reports whether records of Communication are missing here and there: in many rank-steps of those that are not
+// blamed their own time is far longer than usual, though the step isn't, and they are busy for as long as others of whom that is
+// true, however unlike these usually are: for all of the step.
+func (b *Book) lost() bool {
+	long, all, alike, unlike := 0, 0, 0.0, 0.0
+	rows := history.Sample(b.graph.All())
+	usual := make([]times, len(rows))
+	for k, r := range rows {
+		usual[k] = b.usually(int(r))
+	}
+
+	step := b.recent.Over(frame.Step, rows, threshold.Window, nil)
+	var busy, works []float32
+	for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
+		steps, self, fp, exposed := b.recent.At(frame.Step, i), b.recent.At(frame.Self, i), b.recent.At(frame.FP, i), b.recent.At(frame.Exposed, i)
+		if steps == nil || self == nil || fp == nil || exposed == nil || !(float64(b.recent.Times[i%threshold.Window]) < ownLimit*step) {
+			continue
+		}
+
+		busy, works = busy[:0], works[:0]
+		for k, r := range rows {
+			x := float64(self[r])
+			if x != x || b.blames(int(r)) {
+				continue
+			}
+
+			if all++; usual[k].without(x, float64(fp[r])) < x {
+				busy, works = append(busy, steps[r]-exposed[r]), append(works, float32(usual[k].own))
+			}
+		}
+
+		if len(busy) > 1 {
+			long += len(busy)
+			alike, unlike = alike+float64(robust.MAD(busy)), unlike+float64(robust.MAD(works))
+		}
+	}
+
+	return float64(long) > lostShare*float64(all) && alike < unlike/2
 }
 
 // unseen is what the others of a role wait for those of it that are blamed for computing, and
 // for nothing else: their own time is as long though they compute less. It is at most what the
 // blamed compute more, and 0 where it isn't most of that.
 func (b *Book) unseen(role int) float64 {
-	type times struct{ forward, rest []float64 }
-	var blamed, others times
+	type sample struct{ forward, rest []float64 }
+	var blamed, others sample
 	rows := b.layout.Roles[role].Rows
-	add := func(t *times, r int) {
+	add := func(t *sample, r int) {
 		fp, self := b.recent.Median(frame.FP, r, threshold.Window), b.recent.Median(frame.Self, r, threshold.Window)
 		if rest := self - fp; rest == rest {
 			t.forward, t.rest = append(t.forward, fp), append(t.rest, rest)
