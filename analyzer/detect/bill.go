@@ -32,7 +32,14 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		}
 	}
 
-	least, most = e.withSaves(least, most, "")
+	first := int64(math.MaxInt64)
+	for i := range v.Nodes {
+		if v.Nodes[i].State == verdict.Degraded {
+			first = min(first, v.Nodes[i].SinceStep)
+		}
+	}
+
+	least, most = e.withSaves(e.asFarAsGrown(least, first), most, "")
 	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
@@ -42,7 +49,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		default:
 			lasts := p[n.Node].Time > 0
 			if x, y := e.costOf(p, n.Node); y > 0 || lasts {
-				a, b = x, max(y, withMates)
+				a, b = e.asFarAsGrown(x, n.SinceStep), max(y, withMates)
 			}
 
 			if x, y, ok := e.costs.CameAndWent(n.Node); ok && !lasts && n.State == verdict.Intermittent {
@@ -66,6 +73,17 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 
 	least, most = min(1, least+passing), min(1, most+passingMost)
 	set(&v.JobImpact, &v.JobImpactMax, least, most)
+}
+
+// asFarAsGrown is what a culprit costs since a step, as far as steps are longer since, where own time is estimated: gradients that
+// are reduced beside a backward pass, or parameters that are gathered ahead, count as waits, of those who wait least too.
+func (e *Engine) asFarAsGrown(cost float64, since int64) float64 {
+	grew := -math.Expm1(-e.level.StepsSince(since))
+	if (e.estimated || e.exposure.Estimates()) && grew >= shownGrowth*cost {
+		return min(cost, grew)
+	}
+
+	return cost
 }
 
 // linkCost is what the job would save as a share of step time were the transfers of slow groups as fast as they should be: where

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -61,6 +62,41 @@ func TestCosts_LostRecords(t *testing.T) {
 			if f.Kind == verdict.WorkloadImbalance {
 				t.Errorf("seed %d: %s", seed, f.Detail)
 			}
+		}
+	}
+}
+
+// TestCosts_AsFarAsGrown: where nobody recorded backward passes, gradients that are reduced beside them count as exposed, and the
+// one that waits least for its peers has more own time by more than it is late. Steps tell by how much that is at least.
+func TestCosts_AsFarAsGrown(t *testing.T) {
+	for seed := range uint64(4) {
+		j := newJob(seed)
+		j.shape(1, 16, 1, 4)
+		j.seq, j.unrecorded, j.sigma, j.spread, j.gc, j.heavy, j.steps = 0, 0, 0.002, 0, 0, false, 240
+		j.fault = func(r, _, step int) effect {
+			if r == 5 && step >= 80 {
+				return effect{forward: 1.1, backward: 1.1}
+			}
+
+			return effect{}
+		}
+		f := j.frame()
+		f.Estimated = 1
+		for _, c := range f.Columns {
+			for r := range c.V[frame.Self] {
+				beside := c.V[frame.FP][r] // of which the last one has nothing to wait for
+				if r == 5 && c.Step >= 80 {
+					beside = 0.5 * c.V[frame.FP][r]
+				}
+
+				c.V[frame.Self][r], c.V[frame.Exposed][r] = c.V[frame.Self][r]-beside, c.V[frame.Exposed][r]+beside
+			}
+		}
+
+		v := Analyze(f, Default())
+		const want = 0.3 / 3.66
+		if got := blamed(v); !slices.Equal(got, []string{"host-01"}) || math.Abs(v.JobImpact-want) > 0.15*want || v.Most() < v.JobImpact {
+			t.Errorf("seed %d: %v costs %.3f to %.3f, want host-01 for %.3f", seed, got, v.JobImpact, v.Most(), want)
 		}
 	}
 }

@@ -78,6 +78,11 @@ func (x *Exposure) Blocking() []frame.Metric {
 	return dims
 }
 
+// Estimates reports whether own time is what Communication leaves of it, though a part of that may run beside the passes.
+func (x *Exposure) Estimates() bool {
+	return slices.ContainsFunc(x.kinds[:], func(k kind) bool { return k.Waits })
+}
+
 // Correct returns the column with own and exposed time as they are, which is good until the next call; estimated tells
 // that the latter was guessed without the end of backward passes. It reports whether own time means something else from this step on.
 func (x *Exposure) Correct(c *frame.Column, estimated bool) (right *frame.Column, anew bool) {
