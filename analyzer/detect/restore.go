@@ -130,6 +130,14 @@ func (e *Engine) check() error {
 		return fmt.Errorf("pace: %d steps, want %d at most", n, threshold.Window)
 	}
 
+	for _, cases := range e.cases {
+		for r := range cases {
+			if r < 0 || r >= e.n {
+				return fmt.Errorf("cases: row %d of %d", r, e.n)
+			}
+		}
+	}
+
 	for name, p := range e.parts() {
 		if c, ok := p.(interface{ Check() error }); ok {
 			if err := c.Check(); err != nil {
