@@ -131,13 +131,13 @@ func (s *site) emitted() (n uint64) {
 		s.t.Fatal(err)
 	}
 	defer f.Close()
-	rings, err := f.Rings()
+	status, err := f.Status()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 
-	for _, number := range rings {
-		r, err := f.OpenReader(number)
+	for i := range status.Rings {
+		r, err := f.OpenReader(i + 1)
 		if err != nil {
 			s.t.Fatal(err)
 		}

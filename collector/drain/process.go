@@ -18,7 +18,7 @@ type process struct {
 	from    *left     // what it was before it was held
 	heldAt  time.Time // this time
 	granted int       // descriptors, its writer's included
-	needs   int       // as its folder was listed last
+	needs   int       // with all rings that it has made
 	turnAt  time.Time // when its turn to write began, where it has it
 	passed  bool      // it has had a pass, in which no other process of its rank had the turn to write
 	records int       // taken in the last one

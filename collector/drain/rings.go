@@ -40,34 +40,24 @@ type laneState struct {
 	short bool      // more was there than was copied
 }
 
-// findRings opens the ring files that are new.
+// findRings opens the ring files that are new. A recorder counts a ring before its thread
+// gets it, so one that has records is among those counted.
 func (p *process) findRings() error {
-	numbers, err := p.folder.Rings()
-	if err != nil {
-		return err
-	}
-
-	if p.needs = ring.Descriptors + len(numbers) + 1; p.needs > p.granted && !p.d.grant(p, p.needs) {
+	if p.needs = ring.Descriptors + int(p.status.Rings) + 1; p.needs > p.granted && !p.d.grant(p, p.needs) {
 		return errNoRoom
 	}
 
 	errs := []error{}
-	for _, n := range numbers {
-		if slices.ContainsFunc(p.rings, func(r *ringState) bool { return r.reader.N == n }) {
+	for n := uint32(1); n <= p.status.Rings; n++ {
+		if p.bad[n] || slices.ContainsFunc(p.rings, func(r *ringState) bool { return r.reader.N == n }) {
 			continue
 		}
 
 		r, err := p.folder.OpenReader(n)
-		switch {
-		case err == nil:
-		case !errors.Is(err, ring.ErrNotRing) && !errors.Is(err, os.ErrNotExist):
-			errs = append(errs, err) // no descriptor is left, say: what it holds stays where it is
-			continue
-		case !p.bad[n]: // a broken file stays broken
-			p.bad[n] = true
+		if err != nil {
+			// A broken file stays broken. Where no descriptor is left, say, what it holds stays where it is.
+			p.bad[n] = errors.Is(err, ring.ErrNotRing) || errors.Is(err, os.ErrNotExist)
 			errs = append(errs, err)
-			continue
-		default:
 			continue
 		}
 
@@ -131,9 +121,9 @@ func (r *ringState) advance() error {
 
 // snapshot reads the heads: every light one before every bulk one, so that the
 // communications of a step are seen no later than the step's own end. The ring of a
-// thread whose communications belong to a step that was seen to end was there before
-// the light heads were read, but perhaps not when rings were last listed: they are listed
-// again, until there is no new one.
+// thread whose communications belong to a step that was seen to end was counted before
+// the light heads were read, but perhaps not when the process was looked at last: it is
+// looked at again, until there is no new ring.
 func (p *process) snapshot() error {
 	for known := -1; known < len(p.rings); {
 		known = len(p.rings)
@@ -141,6 +131,7 @@ func (p *process) snapshot() error {
 			return err
 		}
 
+		p.refresh()
 		if err := p.findRings(); err != nil {
 			return err
 		}

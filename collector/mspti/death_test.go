@@ -26,9 +26,9 @@ func openRanges(t testing.TB, run string) (n int) {
 			continue
 		}
 		defer f.Close()
-		numbers, _ := f.Rings()
-		for _, number := range numbers {
-			if r, err := f.OpenReader(number); err == nil {
+		s, _ := f.Status()
+		for i := range s.Rings {
+			if r, err := f.OpenReader(i + 1); err == nil {
 				open, _ := r.OpenRanges()
 				n += len(open)
 				r.Close()

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +14,7 @@ import (
 	"github.com/laggard-dev/laggard/schemas/record"
 )
 
-// maxRings bounds the rings that a reader opens in one folder: far more than
+// maxRings bounds the rings that a reader looks for in one folder: far more than
 // budget holds.
 const maxRings = 256
 
@@ -32,6 +30,7 @@ type Status struct {
 	Followed   uint32
 	FollowedAt int64             // ns since the Unix epoch
 	Lost       [lostKinds]uint64 // ranges by kind that found no ring
+	Rings      uint32            // made so far: files ring-1 and on, at most maxRings
 	used       uint32            // bytes of the strings area
 }
 
@@ -249,6 +248,7 @@ func (f *Folder) Status() (Status, error) {
 		State: le.Uint32(a[pState:]), Identity: le.Uint32(a[pIdentity:]),
 		Wanted: le.Uint32(a[pWanted:]), Followed: le.Uint32(a[pFollowed:]),
 		FollowedAt: int64(le.Uint64(b[pFollowedAt:])),
+		Rings:      min(le.Uint32(b[pRings:]), maxRings),
 		used:       le.Uint32(b[pStringsUsed:]),
 	}
 	for k := range s.Lost {
@@ -339,26 +339,6 @@ func (f *Folder) SetWanted(s Status, bits uint32) error {
 	}
 
 	return nil
-}
-
-// Rings returns the numbers of the ring files in the folder, sorted, at most maxRings.
-func (f *Folder) Rings() ([]uint32, error) {
-	names, err := namesIn(f.dir, 4*maxRings)
-	if err != nil {
-		return nil, fmt.Errorf("list ring folder %s: %w", f.name, err)
-	}
-
-	var out []uint32
-	for _, n := range names {
-		digits, ok := strings.CutPrefix(n, "ring-")
-		v, err := strconv.ParseUint(digits, 10, 32)
-		if ok && err == nil && v > 0 && v <= maxRings && strconv.FormatUint(v, 10) == digits {
-			out = append(out, uint32(v))
-		}
-	}
-
-	slices.Sort(out)
-	return out, nil
 }
 
 // Close closes the descriptors, which gives the lock up.

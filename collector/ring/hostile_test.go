@@ -210,9 +210,8 @@ func readAll(run, name string) {
 
 	f.Gone(s.State)
 	f.Text(uint16(s.Identity))
-	numbers, _ := f.Rings()
-	for _, n := range numbers {
-		r, err := f.OpenReader(n)
+	for n := range s.Rings {
+		r, err := f.OpenReader(n + 1)
 		if err != nil {
 			continue
 		}

@@ -119,9 +119,8 @@ func freeDead(run int, name string) {
 
 	_ = unix.Fchmod(f.lock, 0o660) // whatever the umask: the agent may be another user of the group
 	punch(int(f.file.Fd()), processHeader+min(int64(s.used), stringsSize), processSize)
-	numbers, _ := f.Rings()
-	for _, n := range numbers {
-		f.freeRing(n)
+	for n := range s.Rings {
+		f.freeRing(n + 1)
 	}
 }
 
