@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -161,15 +162,13 @@ func (w *Writer) identity() []byte {
 	}
 
 	long := append(line[:len(line)-2:len(line)-2], `,"next":{`...)
-	for i, ring := range slices.Sorted(maps.Keys(w.written)) {
-		if i > 0 {
-			long = append(long, ',')
+	for _, ring := range slices.Sorted(maps.Keys(w.rings)) {
+		if next := w.rings[ring].written; next > 0 {
+			long = fmt.Appendf(long, `"%d":%d,`, ring, next)
 		}
-
-		long = fmt.Appendf(long, `"%d":%d`, ring, w.written[ring])
 	}
 
-	long = append(long, "}}\n"...)
+	long = append(bytes.TrimSuffix(long, []byte{','}), "}}\n"...)
 	if len(long) > maxLine || int64(len(long)) > w.o.Limit/2 {
 		return line // thousands of rings: a restart reads older segments too
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -65,7 +64,7 @@ func (w *Writer) resume() error {
 		}
 	}
 
-	maps.Copy(w.written, w.accepted)
+	w.allWritten()
 	return nil
 }
 
@@ -107,9 +106,7 @@ func (w *Writer) scan(s Info) (found, error) {
 	if err := json.Unmarshal(line, &first); err == nil && first.Next != nil {
 		f.complete = true
 		for ring, next := range first.Next {
-			if ring != 0 && next > 0 {
-				w.accepted[ring] = max(w.accepted[ring], next)
-			}
+			w.accept(ring, next-1) // of 0 that is no number
 		}
 	}
 
@@ -127,7 +124,7 @@ func (w *Writer) scan(s Info) (found, error) {
 		switch t, err := w.parser.Parse(line); {
 		case err != nil: // a damaged line: its reader counts it
 		case t == record.LineRecord:
-			take(w.accepted, &w.parser.Record)
+			w.accept(w.parser.Record.Ring, w.parser.Record.Seq)
 		case t == record.LineEnd:
 			w.ended = true
 		case t == record.LineMeta:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"time"
@@ -84,8 +83,7 @@ type Writer struct {
 	last    int64  // largest number seen or made
 
 	buf      []byte
-	accepted map[uint32]uint64 // next sequence number by ring, after buf
-	written  map[uint32]uint64 // before buf
+	rings    map[uint32]*place // from the first record on, by number
 	ended    bool
 	closed   bool
 	dirty    bool  // file has bytes that are not synced
@@ -93,6 +91,10 @@ type Writer struct {
 	syncErr  error // of a segment closed by rotation, for the next Sync
 	parser   record.Parser
 }
+
+// place is where a ring goes on: its next sequence number behind what was accepted, and behind
+// what of that is in segments.
+type place struct{ accepted, written uint64 }
 
 // Open returns a Writer for the incarnation meta in rankDir, which it makes when it
 // is missing. It resumes the incarnation's newest segment when that is the newest of
@@ -113,7 +115,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 	}
 
 	meta.Format, meta.Segment = record.Format, ""
-	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, accepted: map[uint32]uint64{}, written: map[uint32]uint64{}}
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, rings: map[uint32]*place{}}
 	if err := w.fitsIdentity(meta); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", rankDir, err)
 	}
@@ -132,7 +134,14 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 // Next returns, for each ring that has records, the sequence number after the last
 // one accepted. Right after Open that is what is on disk: nothing when all that is
 // left there is a segment that a full disk left without its first line.
-func (w *Writer) Next() map[uint32]uint64 { return maps.Clone(w.accepted) }
+func (w *Writer) Next() map[uint32]uint64 {
+	next := make(map[uint32]uint64, len(w.rings))
+	for ring, p := range w.rings {
+		next[ring] = p.accepted
+	}
+
+	return next
+}
 
 // Ended reports whether the incarnation's end line was accepted or is on disk.
 func (w *Writer) Ended() bool { return w.ended }
@@ -158,7 +167,7 @@ func (w *Writer) AppendRecord(r *record.Record) error {
 		return err
 	}
 
-	take(w.accepted, r)
+	w.accept(r.Ring, r.Seq)
 	return nil
 }
 
@@ -196,7 +205,7 @@ func (w *Writer) note(line []byte) error {
 	case err != nil:
 		return fmt.Errorf("append to segment: %w", err)
 	case t == record.LineRecord:
-		take(w.accepted, &w.parser.Record)
+		w.accept(w.parser.Record.Ring, w.parser.Record.Seq)
 	case t == record.LineEnd:
 		w.ended = true
 	case t == record.LineMeta:
@@ -206,11 +215,19 @@ func (w *Writer) note(line []byte) error {
 	return nil
 }
 
-// take notes that a record was taken. Ring 0 is no ring.
-func take(next map[uint32]uint64, r *record.Record) {
-	if r.Ring != 0 && r.Seq != math.MaxUint64 {
-		next[r.Ring] = max(next[r.Ring], r.Seq+1)
+// accept notes that a ring's record was accepted. Ring 0 is no ring.
+func (w *Writer) accept(ring uint32, seq uint64) {
+	if ring == 0 || seq == math.MaxUint64 {
+		return
 	}
+
+	p := w.rings[ring]
+	if p == nil {
+		p = &place{}
+		w.rings[ring] = p
+	}
+
+	p.accepted = max(p.accepted, seq+1)
 }
 
 // ready makes room in the buffer for one more line.
@@ -341,7 +358,7 @@ func (w *Writer) advance(n int, buffered bool) {
 	}
 
 	if n == len(w.buf) {
-		maps.Copy(w.written, w.accepted)
+		w.allWritten()
 		w.buf = w.buf[:0]
 		return
 	}
@@ -349,13 +366,22 @@ func (w *Writer) advance(n int, buffered bool) {
 	for rest := w.buf[:n]; len(rest) > 0; {
 		i := bytes.IndexByte(rest, '\n')
 		if t, err := w.parser.Parse(rest[:i]); err == nil && t == record.LineRecord {
-			take(w.written, &w.parser.Record)
+			if p := w.rings[w.parser.Record.Ring]; p != nil {
+				p.written = max(p.written, w.parser.Record.Seq+1)
+			}
 		}
 
 		rest = rest[i+1:]
 	}
 
 	w.buf = w.buf[:copy(w.buf, w.buf[n:])]
+}
+
+// allWritten notes that all that was accepted is in segments.
+func (w *Writer) allWritten() {
+	for _, p := range w.rings {
+		p.written = p.accepted
+	}
 }
 
 func (w *Writer) path() string { return filepath.Join(w.dir, w.name) }
