@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -57,15 +58,15 @@ func Self() (Identity, error) {
 }
 
 // ownNamespace returns the inode of the caller's pid namespace, 0 when /proc
-// does not tell.
-func ownNamespace() uint64 {
+// does not tell. A process stays in the one that it began in.
+var ownNamespace = sync.OnceValue(func() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {
 		return 0
 	}
 
 	return st.Ino
-}
+})
 
 // parseStat reads fields 3 and 22 of /proc/<pid>/stat. The second field, the command, is
 // in parentheses and may hold anything, so counting starts at the last ')'.
