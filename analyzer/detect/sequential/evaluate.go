@@ -169,7 +169,8 @@ func (t *Test) evaluateSuspect(r int) {
 		return
 	}
 
-	if t.passes[r] == 0 && age > threshold.Window { // suspected of noise, and slow only since
+	// Suspected of noise, and slow only since: of what is small and wanders nobody can tell when it began.
+	if t.passes[r] == 0 && age > threshold.Window && math.Expm1(o.effect) >= t.cfg.Effect {
 		t.sinceWithin(r, float32(o.effect)/2)
 	}
 

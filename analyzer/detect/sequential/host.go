@@ -3,7 +3,8 @@ package sequential
 import "github.com/laggard-dev/laggard/analyzer/detect/robust"
 
 // Hosts of two models differ by some percent for good. Then units lie so far apart that one which is slow for another reason
-// hardly stands out, but the units of one host are of one model: a unit is compared with those as well.
+// hardly stands out, but the units of one host are of one model: a unit is compared with those as well. Not of what holds waits
+// that no range records: there the units of a host are not alike.
 
 // hostUnits of a host, itself included, are enough to compare a unit with the others.
 const hostUnits = 4
@@ -19,7 +20,7 @@ func (t *Test) findHosts() {
 
 	t.host = make([][]int32, t.n)
 	for r, n := range t.Node {
-		if units := on[n]; n >= 0 && len(units) >= hostUnits {
+		if units := on[n]; !t.Habits && n >= 0 && len(units) >= hostUnits {
 			t.host[r] = units
 		}
 	}
