@@ -39,7 +39,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		}
 	}
 
-	least, most = e.withSaves(e.asFarAsGrown(least, first), most, "")
+	least, most = e.withSaves(e.asFarAsGrown(least, first, ""), max(least, most), "")
 	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
@@ -49,7 +49,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		default:
 			lasts := p[n.Node].Time > 0
 			if x, y := e.costOf(p, n.Node); y > 0 || lasts {
-				a, b = e.asFarAsGrown(x, n.SinceStep), max(y, withMates)
+				a, b = e.asFarAsGrown(x, n.SinceStep, n.Node), max(x, y, withMates)
 			}
 
 			if x, y, ok := e.costs.CameAndWent(n.Node); ok && !lasts && n.State == verdict.Intermittent {
@@ -75,12 +75,23 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 	set(&v.JobImpact, &v.JobImpactMax, least, most)
 }
 
-// asFarAsGrown is what a culprit costs since a step, as far as steps are longer since, where own time is estimated: gradients that
-// are reduced beside a backward pass, or parameters that are gathered ahead, count as waits, of those who wait least too.
-func (e *Engine) asFarAsGrown(cost float64, since int64) float64 {
+// asFarAsGrown is what a node costs at least since a step, all of them for "", as far as steps are longer since, where own time is
+// estimated: gradients that are reduced beside a backward pass, or parameters that are gathered ahead, count as waits, of those who
+// wait least too. Of what was so from the start and gathers ahead the passes tell: they hold such waits on all ranks.
+func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
 	grew := -math.Expm1(-e.level.StepsSince(since))
-	if (e.estimated || e.exposure.Estimates()) && grew >= shownGrowth*cost {
+	switch {
+	case (e.estimated || e.exposure.Estimates()) && grew >= shownGrowth*cost:
 		return min(cost, grew)
+	case grew != grew && e.exposure.Estimates():
+		passes := 0.0
+		for r := range e.n {
+			if node == "" || e.nodeOf(r) == node {
+				passes = max(passes, e.excess(r, compute, nil))
+			}
+		}
+
+		return min(cost, passes/e.stepMedian)
 	}
 
 	return cost

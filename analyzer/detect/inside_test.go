@@ -44,6 +44,22 @@ func TestCosts_WaitsInsidePasses(t *testing.T) {
 	}
 }
 
+// TestCosts_GathersFromTheStart: where parameters are gathered ahead own time says by how much more than it is a rank is late, and
+// no steps before tell how much that is: between what its passes and what its own time are longer by.
+func TestCosts_GathersFromTheStart(t *testing.T) {
+	for seed := range uint64(4) {
+		j := newJob(seed)
+		j.shape(1, 16, 1, 4)
+		j.sharded, j.tpShared, j.covered, j.seq, j.unrecorded, j.steps = true, true, true, 0, 0, 240
+		j.slowRanks(map[int]float64{5: 1.4})
+		v := Analyze(j.frame(), Default())
+		const want = 1.2 / 4.56
+		if got := blamed(v); !slices.Equal(got, []string{"host-01"}) || v.JobImpact > 0.15*want || v.Most() < 0.85*want || v.Nodes[0].Most() < 0.85*want {
+			t.Errorf("seed %d: %v costs %.3f to %.3f, want host-01, for %.3f at most", seed, got, v.JobImpact, v.Most(), want)
+		}
+	}
+}
+
 // TestCosts_LostRecords: where records of Communication are missing here and there, who lacks one looks as busy as the
 // culprit in that step. That is neither work nor a reason why the culprit costs nothing.
 func TestCosts_LostRecords(t *testing.T) {
