@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/cost"
+	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/saves"
@@ -79,7 +80,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 // estimated: gradients that are reduced beside a backward pass, or parameters that are gathered ahead, count as waits, of those who
 // wait least too. Of what was so from the start and gathers ahead the passes tell: they hold such waits on all ranks.
 func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
-	grew := -math.Expm1(-e.level.StepsSince(since))
+	grew := -math.Expm1(-e.level.Since(level.Step, since))
 	switch {
 	case (e.estimated || e.exposure.Estimates()) && grew >= shownGrowth*cost:
 		return min(cost, grew)
@@ -128,7 +129,7 @@ func (e *Engine) grewSinceLinks(slow []link.Slow) float64 {
 		since = min(since, w.Since)
 	}
 
-	return -math.Expm1(-e.level.StepsSince(since))
+	return -math.Expm1(-e.level.Since(level.Step, since))
 }
 
 // withoutLinks is how much sooner the i-th step had ended without slow links, of which ranks gain that much and all

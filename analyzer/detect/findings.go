@@ -217,7 +217,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	selfs, at2 := e.level.Change(level.Own)
 	transfer, at3 := e.level.Change(level.Link)
 	switch {
-	case work >= 0.8*math.Log1p(level.Rise) && !(e.seen[frame.Self] && e.forwardWaits() && selfs < work/2):
+	case work >= 0.8*math.Log1p(level.Rise) && !(e.seen[frame.Self] && e.forwardWaits() && e.level.Since(level.Own, at) < work/2):
 		say("computing takes longer", work, at)
 	case selfs >= 0.8*math.Log1p(level.Rise) && e.ownIsWork():
 		say("own time is longer", selfs, at2)

@@ -86,10 +86,10 @@ func (v *Job) around(kind int, since int64) (before, now []float64) {
 	return before, now
 }
 
-// StepsSince is by how much longer the steps are since one than those before it, a logarithm, however little that is; NaN
+// Since is by how much longer a series is since a step than before it, a logarithm, however little that is; NaN
 // where there are not jobBlocks blocks of each, and a first one that is warm-up.
-func (v *Job) StepsSince(step int64) float64 {
-	before, now := v.around(Step, step)
+func (v *Job) Since(kind int, step int64) float64 {
+	before, now := v.around(kind, step)
 	if len(before) <= jobBlocks || len(now) < jobBlocks {
 		return math.NaN()
 	}
