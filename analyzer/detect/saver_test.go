@@ -73,3 +73,31 @@ func TestSavers_Few(t *testing.T) {
 		}
 	}
 }
+
+// TestSavers_StageAtHome: the ranks of a node that is a stage of its own all save slowly every second time. None of their peers is
+// elsewhere, so what they took before tells.
+func TestSavers_StageAtHome(t *testing.T) {
+	for seed := range uint64(6) {
+		j := newJob(seed)
+		j.shape(4, 4, 1, 4)
+		j.seq, j.unrecorded, j.saveEvery, j.steps = 0, 0, 10, 300
+		if v := Analyze(j.frame(), Default()); len(blamed(v)) > 0 {
+			t.Errorf("seed %d: %v of healthy savers", seed, blamed(v))
+		}
+
+		j = newJob(seed)
+		j.shape(4, 4, 1, 4)
+		j.seq, j.unrecorded, j.saveEvery, j.steps = 0, 0, 10, 300
+		j.fault = func(_, node, step int) effect {
+			if node == 2 && step >= 80 && step/10%2 == 0 {
+				return effect{save: 6}
+			}
+
+			return effect{}
+		}
+		v := Analyze(j.frame(), Default())
+		if got := blamed(v); !slices.Equal(got, []string{"host-02"}) || v.Nodes[0].Cause != verdict.Checkpoint {
+			t.Errorf("seed %d: %+v, want host-02 for its saves", seed, v.Nodes)
+		}
+	}
+}

@@ -76,11 +76,17 @@ func (s *Watch) alone() float64 {
 // score is how slow the save of rank r is: the log ratio to the peers or to its own past, and what
 // makes a slow save.
 func (s *Watch) score(r int, mid float32) (x, least float32) {
-	if x = s.rel[r]; x == x {
+	if x = s.rel[r]; !s.lonely(r) {
 		return x, max(saveRise, float32(saveSigmas*max(s.sigma, saveNoise)))
 	}
 
 	return s.apart(r, mid)
+}
+
+// lonely reports whether nobody tells how long the saves of rank r should take: no other rank of its role saves, or all of them are
+// on its node, which may be what is slow, while its own past is known.
+func (s *Watch) lonely(r int) bool {
+	return s.rel[r] != s.rel[r] || s.home[r] && int(s.pastN[r]) >= saves
 }
 
 // together is the z of all saves of rank r since its test left zero.
@@ -91,7 +97,7 @@ func (s *Watch) together(r int) float32 {
 	}
 
 	noise := float32(max(s.sigma, saveNoise))
-	if x := s.rel[r]; x != x { // without peers, its own past is known so well
+	if s.lonely(r) { // its own past is known so well
 		n := float32(max(1, min(int(s.pastN[r]), keptSaves)))
 		noise = float32(max(s.alone(), aloneNoise)) * robust.Sqrt(1+robust.MedianLoss*robust.MedianLoss*k/n)
 	}

@@ -13,6 +13,7 @@ package saves
 
 import (
 	"math"
+	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -30,6 +31,7 @@ type Watch struct {
 	run   []uint8   // saves since the test of the rank left zero
 	over  []uint8   // of them slow by themselves
 	rest  []uint8   // saves since the last of those
+	home  []bool    // all ranks of its role are on its node
 	proof []bool    // they are too many and too slow to be chance
 	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
 	pastN []uint8
@@ -60,14 +62,31 @@ type Watch struct {
 func New(l *frame.Layout) *Watch {
 	n := len(l.Ranks)
 	return &Watch{
-		l: l, ref: residual.NewReference(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), rest: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: robust.Unknown(n * keptSaves), pastN: make([]uint8, n),
+		l: l, ref: residual.NewReference(l), home: atHome(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), rest: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: robust.Unknown(n * keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
 }
 
 // Assign tells who is who from now on; the roles are the same.
-func (s *Watch) Assign(l *frame.Layout) { s.l, s.ref = l, residual.NewReference(l) }
+func (s *Watch) Assign(l *frame.Layout) { s.l, s.ref, s.home = l, residual.NewReference(l), atHome(l) }
+
+// atHome tells of each row whether all of its role are on one node.
+func atHome(l *frame.Layout) []bool {
+	home := make([]bool, len(l.Ranks))
+	for g := range l.Roles {
+		rows := l.Roles[g].Rows
+		if elsewhere := func(r int32) bool { return l.Node[r] != l.Node[rows[0]] }; slices.ContainsFunc(rows, elsewhere) {
+			continue
+		}
+
+		for _, r := range rows {
+			home[r] = true
+		}
+	}
+
+	return home
+}
 
 // Observe takes the k-th step of the job and reports whether anybody saved in it. It
 // tells ended each rank that no longer saves slowly, while it still knows how slowly it
