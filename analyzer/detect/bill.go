@@ -80,7 +80,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 // estimated: gradients that are reduced beside a backward pass, or parameters that are gathered ahead, count as waits, of those who
 // wait least too. Of what was so from the start and gathers ahead the passes tell: they hold such waits on all ranks.
 func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
-	grew := -math.Expm1(-e.level.Since(level.Step, since))
+	grew := e.grownShare(since)
 	switch {
 	case (e.estimated || e.exposure.Estimates()) && grew >= shownGrowth*cost:
 		return min(cost, grew)
@@ -129,6 +129,11 @@ func (e *Engine) grewSinceLinks(slow []link.Slow) float64 {
 		since = min(since, w.Since)
 	}
 
+	return e.grownShare(since)
+}
+
+// grownShare is by what share of its time a step is longer since one than before it; NaN where too few before are known.
+func (e *Engine) grownShare(since int64) float64 {
 	return -math.Expm1(-e.level.Since(level.Step, since))
 }
 

@@ -23,7 +23,7 @@ const (
 	// smallJob nodes two may be bad as well as half of them be another model.
 	commonShare = 0.2
 	smallJob    = 8
-	// likeWork of what a rank takes longer all stages of its replica take longer as well, where it has more to do.
+	// likeWork of what a rank takes longer the middle of its replica takes longer as well, where it has more to do.
 	likeWork = 0.75
 	// kindSpread: less than half of the nodes that always took so much longer are no mix of
 	// hardware that a job gets used to.

@@ -15,20 +15,20 @@ import (
 // was in what the others of its group recorded, for a time that nobody knows.
 type Exposure struct {
 	layout *frame.Layout
-	kinds  [len(kinds)]kind
+	kinds  [len(blocking)]kind
 	right  frame.Column
 	vals   [2][]float32 // own and exposed time of the step at hand
 	buf    [2][]float32
 }
 
-// kinds are the dimensions that passes may wait for: the inner ones, the data-parallel ones that gather parameters, and those of groups
+// blocking are the dimensions that passes may wait for: the inner ones, the data-parallel ones that gather parameters, and those of groups
 // that ranks were seen to talk in and no topology names.
-var kinds = [...][]frame.Metric{frame.Inner[:], {frame.DP}, {frame.Other}}
+var blocking = [...][]frame.Metric{frame.Inner[:], {frame.DP}, {frame.Other}}
 
-// Of kinds those that meet in passes where they do so often.
+// Of blocking those that meet in passes where they do so often.
 const gathering, unnamed = 1, 2
 
-// kind is what is known of such dimensions.
+// kind is what is known of one of those lists of dimensions.
 type kind struct {
 	groups      [][]int32
 	Columns     int
@@ -45,7 +45,7 @@ func NewExposure(l *frame.Layout) *Exposure {
 	}
 
 	for g := range l.Groups {
-		for i, dims := range kinds {
+		for i, dims := range blocking {
 			rows := l.Groups[g].Rows
 			if k := &x.kinds[i]; slices.Contains(dims, l.Groups[g].Metric()) && len(k.groups) < exposureGroups {
 				k.groups = append(k.groups, rows[:min(len(rows), exposureRanks)])
@@ -69,9 +69,9 @@ func (x *Exposure) ObserveTransfer(t *frame.Transfer) {
 // Blocking are the dimensions in whose collectives trainers wait during their passes, whether or not they tell.
 func (x *Exposure) Blocking() []frame.Metric {
 	dims := slices.Clone(frame.Inner[:])
-	for i := gathering; i < len(kinds); i++ {
+	for i := gathering; i < len(blocking); i++ {
 		if x.kinds[i].Waits {
-			dims = append(dims, kinds[i]...)
+			dims = append(dims, blocking[i]...)
 		}
 	}
 
@@ -97,13 +97,13 @@ func (x *Exposure) Correct(c *frame.Column, estimated bool) (right *frame.Column
 	}
 
 	var dims []frame.Metric
-	for i := range kinds {
+	for i := range blocking {
 		if i == 0 || x.kinds[i].Calls > max(1, float64(c.Passes)) {
 			anew = x.learn(i, c, passes) || anew
 		}
 
 		if x.kinds[i].Waits {
-			dims = append(dims, kinds[i]...)
+			dims = append(dims, blocking[i]...)
 		}
 	}
 
@@ -175,7 +175,7 @@ func (x *Exposure) learn(i int, c *frame.Column, passes []float32) bool {
 	for _, rows := range k.groups {
 		x.buf[0], x.buf[1] = x.buf[0][:0], x.buf[1][:0]
 		for _, r := range rows {
-			if net := self[r] - covered(c, int(r), kinds[i]); net > 0 && passes[r] > 0 {
+			if net := self[r] - covered(c, int(r), blocking[i]); net > 0 && passes[r] > 0 {
 				x.buf[0], x.buf[1] = append(x.buf[0], passes[r]), append(x.buf[1], net)
 			}
 		}

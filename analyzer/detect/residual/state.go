@@ -33,7 +33,7 @@ func (b *Backward) State() state.Fields {
 func (x *Exposure) State() state.Fields {
 	f := state.Fields{}
 	for i := range x.kinds {
-		k, name := &x.kinds[i], kinds[i][0].String()
+		k, name := &x.kinds[i], blocking[i][0].String()
 		f["columns_"+name], f["passes_"+name], f["net_"+name], f["calls_"+name], f["waits_"+name] = state.Counts(&k.Columns), &k.Passes, &k.Net, &k.Calls, &k.Waits
 	}
 

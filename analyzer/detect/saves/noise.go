@@ -55,22 +55,22 @@ func (s *Watch) spread(last int) float64 {
 // alone is the spread of one rank's healthy saves about their own median, pooled:
 // the noise of ranks that save without peers.
 func (s *Watch) alone() float64 {
-	s.rests = s.rests[:0]
+	s.rest = s.rest[:0]
 	for r := range s.n {
 		if n := min(int(s.pastN[r]), keptSaves); n >= saves {
 			s.buf = append(s.buf[:0], s.past[r*keptSaves:r*keptSaves+n]...)
 			m := robust.Median(s.buf)
 			for _, x := range s.buf {
-				s.rests = append(s.rests, x-m)
+				s.rest = append(s.rest, x-m)
 			}
 		}
 	}
 
-	if len(s.rests) < 2*saves {
+	if len(s.rest) < 2*saves {
 		return 0
 	}
 
-	return fewSaves * float64(robust.Spread(s.rests))
+	return fewSaves * float64(robust.Spread(s.rest))
 }
 
 // score is how slow the save of rank r is: the log ratio to the peers or to its own past, and what

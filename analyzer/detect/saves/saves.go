@@ -30,7 +30,7 @@ type Watch struct {
 	nodes *saveTest
 	run   []uint8   // saves since the test of the rank left zero
 	over  []uint8   // of them slow by themselves
-	rest  []uint8   // saves since the last of those
+	after []uint8   // saves since the last of those
 	home  []bool    // all ranks of its role are on its node
 	proof []bool    // they are too many and too slow to be chance
 	past  []float32 // n × keptSaves: log of each save against all savers, healthy ones
@@ -55,14 +55,14 @@ type Watch struct {
 	began    [keptSaves]float64  // when the kept saves began, seconds of the job's steps
 	accounts map[string]*account // of nodes that save slowly; "" of all that are guilty together
 
-	lns, rel, well, buf, rests []float32
+	lns, rel, well, buf, rest []float32
 }
 
 // New returns a watch of the ranks of a layout.
 func New(l *frame.Layout) *Watch {
 	n := len(l.Ranks)
 	return &Watch{
-		l: l, ref: residual.NewReference(l), home: atHome(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), rest: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: robust.Unknown(n * keptSaves), pastN: make([]uint8, n),
+		l: l, ref: residual.NewReference(l), home: atHome(l), n: n, accounts: map[string]*account{}, ranks: newSaveTest(n), nodes: newSaveTest(0), run: make([]uint8, n), over: make([]uint8, n), after: make([]uint8, n), proof: make([]bool, n), past: make([]float32, n*keptSaves), recent: robust.Unknown(n * keptSaves), pastN: make([]uint8, n),
 		since: make([]int64, n), third: make([]int64, n), last: make([]int64, n), rise: make([]float32, n), cost: make([]float32, n),
 		lns: make([]float32, n), rel: make([]float32, n), lastSave: -1,
 	}
@@ -195,13 +195,13 @@ func (s *Watch) follow(r int, seconds, mid float32, step int64, ended func(int))
 	}
 
 	if s.run[r] == 0 {
-		s.since[r], s.rise[r], s.cost[r], s.over[r], s.rest[r] = step, 0, 0, 0, 0
+		s.since[r], s.rise[r], s.cost[r], s.over[r], s.after[r] = step, 0, 0, 0, 0
 	}
 
 	s.run[r] = min(s.run[r]+1, 200)
-	s.rest[r] = min(s.rest[r]+1, s.run[r])
+	s.after[r] = min(s.after[r]+1, s.run[r])
 	if x >= saveRise {
-		s.over[r], s.rest[r] = min(s.over[r]+1, s.run[r]), 0
+		s.over[r], s.after[r] = min(s.over[r]+1, s.run[r]), 0
 	}
 
 	if x >= least {
@@ -222,8 +222,8 @@ func (s *Watch) settle(r int, need uint8, mid float32, step int64, ended func(in
 	case s.proof[r] && s.together(r) < saveDoubt && s.nodeTogether(node) < saveDoubt:
 		s.proof[r] = false
 	case s.proof[r]:
-		share := float64(s.over[r]) / float64(1+s.run[r]-s.rest[r]) // one ordinary save may have been still to come
-		if math.Pow(1-share, float64(s.rest[r])) <= saveOdds {
+		share := float64(s.over[r]) / float64(1+s.run[r]-s.after[r]) // one ordinary save may have been still to come
+		if math.Pow(1-share, float64(s.after[r])) <= saveOdds {
 			s.end(r, mid, ended)
 			s.ranks.Climb[r] = 0
 		}
@@ -308,7 +308,7 @@ func (s *Watch) Slow(r int) Slow {
 
 // often is the share of the saves of rank r that are slow, from the first of them to the last: all where most are.
 func (s *Watch) often(r int) float32 {
-	if x := float32(s.over[r]) / float32(max(1, s.run[r]-s.rest[r])); x > 0 && x < threshold.SlowShare {
+	if x := float32(s.over[r]) / float32(max(1, s.run[r]-s.after[r])); x > 0 && x < threshold.SlowShare {
 		return x
 	}
 

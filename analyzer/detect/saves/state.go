@@ -7,7 +7,7 @@ func (s *Watch) State() state.Fields {
 	return state.Fields{
 		"ranks": &s.ranks.Climb, "ranks_past": state.Grows(&s.ranks.Past), "ranks_next": state.Counts(&s.ranks.Next),
 		"nodes": state.Grows(&s.nodes.Climb), "nodes_past": state.Grows(&s.nodes.Past), "nodes_next": state.Counts(&s.nodes.Next),
-		"run": &s.run, "over": &s.over, "rest": &s.rest, "proof": &s.proof, "past": &s.past, "past_n": &s.pastN,
+		"run": &s.run, "over": &s.over, "after": &s.after, "proof": &s.proof, "past": &s.past, "past_n": &s.pastN,
 		"since": &s.since, "third": &s.third, "last": &s.last, "rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma,
 		"recent": &s.recent, "saves": state.Counts(&s.saves), "savers": &s.savers, "every": &s.every,
 		"last_save": &s.lastSave, "level": state.Grows(&s.level), "storage_run": &s.storageRun,

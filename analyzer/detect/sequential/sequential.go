@@ -3,7 +3,7 @@
 //
 // A Test sees one residual a unit and step: the logarithm of how much longer it took than
 // its peers. A winsorised CUSUM raises a suspicion within some steps; a window of 32, tested
-// against peers and against the unit's own past, confirms it; lanes of 64 to 256 steps find
+// against peers, the others of its host and the unit's own past, confirms it; lanes of 64 to 256 steps find
 // what noise hides in a window. Noise, correlation, where the middle of healthy units lies and
 // how far apart they are are measured meanwhile. Single slow steps are counted beside it, for
 // faults that come and go.
