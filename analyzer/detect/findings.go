@@ -9,6 +9,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -114,8 +115,8 @@ func (e *Engine) forwardWaits() bool {
 }
 
 // workDiffers is how much the work of replicas differs from step to step, as a signal tells it, and
-// whether recorded tokens explain that; ok where it is much, and no noise: then the stages of a
-// replica go together.
+// whether recorded tokens explain that; ok where it is much, or grew apart slowly, and is no noise: then
+// the stages of a replica go together.
 func (e *Engine) workDiffers(k signal) (spread float64, explained, ok bool) {
 	spread, explained = e.level.Bulk[k], e.tokens.Explains(int(k))
 	switch {
@@ -124,10 +125,21 @@ func (e *Engine) workDiffers(k signal) (spread float64, explained, ok bool) {
 	case explained:
 		return spread, true, spread >= workSpread
 	case e.sharing[k].Usable:
-		return spread, false, spread >= workSpread && e.sharing[k].Together() >= residual.SharedCorrelation
+		return spread, false, max(spread, e.apart(k)) >= workSpread && e.sharing[k].Together() >= residual.SharedCorrelation
 	}
 
 	return spread, false, spread >= soloSpread
+}
+
+// apart is how much more than the others the replica with most work has lately, as all its stages show in a signal;
+// a logarithm.
+func (e *Engine) apart(k signal) float64 {
+	most := 0.0
+	for q := range e.wholes[k].Len() {
+		most = max(most, robust.Finite(float64(e.wholes[k].Middle(q)), 0))
+	}
+
+	return most
 }
 
 // slowLanes marks the lanes with slow ranks of nodes that are named and not well again.

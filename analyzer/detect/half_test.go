@@ -47,6 +47,8 @@ func TestHalf_WorkOfReplicas(t *testing.T) {
 	exactly(t, "uneven-replica", 31348, func(*simulate.Config) {})
 	exactly(t, "uneven-replica", 5394, func(*simulate.Config) {}) // two replicas a node, one of which has more
 	exactly(t, "replica-drift", 31344, func(*simulate.Config) {})
+	exactly(t, "replica-drift", 1795965140163, func(*simulate.Config) {}) // steps grow by what one replica's work does
+	exactly(t, "replica-drift", 1795965140212, func(*simulate.Config) {}) // and slowly
 	for seed := range uint64(3) {
 		v, _ := judged(t, "healthy", seed, 0, plain(simulate.Config{
 			Shape:  simulate.Shape{DP: 4, PP: 2, MicroBatches: 8, RanksPerNode: 4, Order: "tp-cp-pp-dp"},

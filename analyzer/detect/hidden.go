@@ -45,7 +45,8 @@ func (e *Engine) hostTimes() string {
 
 // unexplained says that steps became longer, and that nothing of what is recorded did by as
 // much: where no own time is recorded, or nothing of some ranks, that may hold the reason. Where all
-// is recorded a change of the whole job says so, and congestion that passes makes none.
+// is recorded a change of the whole job says so, congestion that passes makes none, and one replica that
+// has more work makes steps longer by as much.
 func (e *Engine) unexplained(missing int, who string, found bool) string {
 	light := e.light()
 	if !light && found {
@@ -76,6 +77,8 @@ func (e *Engine) unexplained(missing int, who string, found bool) string {
 	switch {
 	case light:
 		return why + moreWords
+	case missing == 0 && max(e.apart(compute), e.apart(own)) >= identityShare*step:
+		return ""
 	case missing > 0:
 		return why + ": " + who
 	case !e.ownIsWork():

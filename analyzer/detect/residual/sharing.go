@@ -320,8 +320,8 @@ func (s *Sharing) others() {
 		}
 
 		s.buf = robust.Compact(s.buf[:0], s.levels)
+		s.whole[q] = robust.LowerMedian(s.buf) // of two parts one may be slow
 		slices.Sort(s.buf)
-		s.whole[q] = robust.MedianWithout(s.buf, robust.NaN)
 		for i, rows := range parts {
 			w := robust.MedianWithout(s.buf, s.levels[i])
 			for _, r := range rows {
