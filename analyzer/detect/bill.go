@@ -68,8 +68,8 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 	}
 
 	if slow := e.slowLinks(); !e.fabric(slow) {
-		x := e.linkCost(slow)
-		least, most = max(least, x), max(most, x)
+		a, b := e.linkCost(slow)
+		least, most = max(least, a), max(most, b)
 	}
 
 	least, most = min(1, least+passing), min(1, most+passingMost)
@@ -99,10 +99,11 @@ func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
 }
 
 // linkCost is what the job would save as a share of step time were the transfers of slow groups as fast as they should be: where
-// no rank is slow in its own work, what steps are longer since; else what is waited for them, the mean over the window.
-func (e *Engine) linkCost(slow []link.Slow) float64 {
+// no rank is slow in its own work, what steps are longer since; else what is waited for them, the mean over the window, or as
+// much at most where a pipeline's ranks always sent slowly.
+func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	if len(slow) == 0 {
-		return 0
+		return 0, 0
 	}
 
 	gain, all := e.gains(slow)
@@ -110,15 +111,30 @@ func (e *Engine) linkCost(slow []link.Slow) float64 {
 	grew := e.grewSinceLinks(slow)
 	others := slices.ContainsFunc([]signal{compute, loading}, func(s signal) bool { return e.tracks[s].Any(e.tracks[s].Degraded) })
 	switch {
-	case !(grew >= shownGrowth*share): // always slow, or since before it was told
-		return share
+	case grew != grew: // always slow
+		return share, max(share, e.pipelined(slow))
+	case grew < shownGrowth*share: // or since before it was told
+		return min(share, max(0, grew)), share
 	case !others:
-		return min(grew, wireShare*all/e.stepMedian)
+		share = min(grew, wireShare*all/e.stepMedian)
 	case !e.allMeet() || !slices.ContainsFunc(slow, func(w link.Slow) bool { return !w.Sends() }): // much may hide
-		return min(share, grew)
-	default:
-		return share
+		share = min(share, grew)
 	}
+
+	return share, share
+}
+
+// pipelined is at most what slow groups cost as a share of step time where ranks send slowly as well: these wait for a send
+// and for what is sent back, and for each other's waits. 0 where none do.
+func (e *Engine) pipelined(slow []link.Slow) float64 {
+	sends := slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool { return !w.Sends() })
+	if len(sends) == 0 {
+		return 0
+	}
+
+	_, groups := e.gains(slices.DeleteFunc(slices.Clone(slow), func(w link.Slow) bool { return w.Sends() }))
+	_, sent := e.gains(sends)
+	return min(1, (groups+2*sent)/e.stepMedian)
 }
 
 // grewSinceLinks is by what share of its time a step is longer since the first of the links is slow; NaN where none

@@ -195,7 +195,7 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	known := 0.0
 	slow := e.slowLinks()
 	if e.fabric(slow) {
-		known = e.linkCost(slow)
+		known, _ = e.linkCost(slow)
 		addFindingf(v, verdict.JobSlow, known, "since step %d transfers in %s, which holds all ranks, take %.2f times as long as before: the network, or other work on the hosts; none of its links is set apart",
 			slow[0].Since, link.Called(slow[0].Name), math.Exp(slow[0].Rise))
 	}

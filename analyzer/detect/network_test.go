@@ -48,6 +48,41 @@ func TestNetwork_OfANode(t *testing.T) {
 	}
 }
 
+// TestNetwork_BesideLateRanks: the last stage of the same pipelines looks late, for its receives wait where no range is, but sends of
+// stages that are not beside it do not wait for it; and that all networks are slow for a while ends nothing.
+func TestNetwork_BesideLateRanks(t *testing.T) {
+	for _, seed := range []uint64{1795965140197, 1795965140201, 1795965140206} {
+		v, truth := weighed(t, "node-network", seed, 0, withGroups)
+		if len(v.Nodes) != 1 || v.Nodes[0].Node != truth.SlowNodes[0] || v.Nodes[0].Cause != verdict.Communication {
+			t.Errorf("seed %d: nodes %+v, links %+v; want %v", seed, v.Nodes, v.Links, truth.SlowNodes)
+		}
+
+		if most := v.Most(); most < truth.Impact && truth.Impact-v.JobImpact > 0.15*truth.Impact {
+			t.Errorf("seed %d: it costs %.4f to %.4f, want %.4f", seed, v.JobImpact, most, truth.Impact)
+		}
+	}
+}
+
+// TestLink_OfTwoEquals: a group that always took many times as long as the only other one on as many nodes may be slow, or on a slower
+// network: nobody is accused, not even those who wait to send to its ranks, and nothing is called healthy.
+func TestLink_OfTwoEquals(t *testing.T) {
+	for _, seed := range []uint64{1795965140177, 1795965140186} {
+		v, truth := judged(t, "standing-link", seed, 0, withGroups)
+		if v.Decided || v.Healthy || len(v.Nodes)+len(v.Links) > 0 || !slices.Equal(truth.ExpectExit, []int{verdict.ExitUndecided}) {
+			t.Errorf("seed %d: decided %v, nodes %+v, links %+v; want exit %v", seed, v.Decided, v.Nodes, v.Links, truth.ExpectExit)
+		}
+	}
+}
+
+// TestLink_CostAsGrown: a link that is slow for a large part of a step, of which hardly anything is waited for, costs no more than steps
+// grew; at most what is recorded of waits for it.
+func TestLink_CostAsGrown(t *testing.T) {
+	v, truth := weighed(t, "standing-link", 1795965140314, 0, withGroups)
+	if len(v.Links) != 1 || v.JobImpact > truth.Impact+0.02 || v.Most() < truth.Impact {
+		t.Errorf("links %+v cost %.4f to %.4f, want %.4f", v.Links, v.JobImpact, v.JobImpactMax, truth.Impact)
+	}
+}
+
 // TestTrace_QuickestSends holds on the recorded jobs what a node's network is told by: however long a rank waits in the
 // usual send, and whoever is slow, its quickest one in some steps is the wire's alone, and all wires are as fast.
 func TestTrace_QuickestSends(t *testing.T) {

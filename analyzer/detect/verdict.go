@@ -194,7 +194,8 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		}
 
 		l.Slowdown = math.Round(math.Exp(w.Rise)*1e3) / 1e3
-		l.JobImpact = round4(e.linkCost(slow[k : k+1]))
+		cost, _ := e.linkCost(slow[k : k+1])
+		l.JobImpact = round4(cost)
 		l.SinceStep = w.Since
 		l.Detail = fmt.Sprintf("transfers in %s, without what is waited for, take %.4g s a step, %.2f times what they should (%.4g s)",
 			link.Called(w.Name), w.Now, l.Slowdown, w.Now/l.Slowdown)
@@ -234,7 +235,7 @@ func (e *Engine) linkNode(v *verdict.Verdict, n int32, slow []link.Slow) {
 	}
 
 	slices.Sort(x.Ranks)
-	x.JobImpact = round4(e.linkCost(slow))
+	x.JobImpact, x.JobImpactMax = e.linkCost(slow)
 	x.Detail = fmt.Sprintf("all %d slow groups have only this node in common", len(slow))
 	v.Nodes = append(v.Nodes, x)
 }

@@ -101,7 +101,7 @@ func (e *effect) tell(j *job, k int, t *Truth) {
 		t.Findings = union(t.Findings, verdict.JobSlow)
 	case e.Kind == Link:
 		t.Links = union(t.Links, e.Group)
-		e.accuse(j, k, t, Culprit{Link: e.Group, Ranks: j.lay.ranksOf(e.group), Cause: []string{verdict.Communication}})
+		e.accuse(j, k, t, Culprit{Link: e.Group, Ranks: j.lay.ranksOf(e.group), Cause: []string{verdict.Communication}, Undecidable: j.undecidable(e)})
 	case j.cfg.Expect.Event:
 		t.Events = append(t.Events, Event{Node: node, Kind: "transient", Ranks: e.ranks})
 	default:
@@ -157,8 +157,12 @@ const enoughPast = 20
 // undecidable reports whether nobody can name the culprit from what is recorded: it
 // has one peer at most and hardly a past, or it shows in no range, or ranks of other nodes
 // wait for it inside their forward passes and nothing tells waiting from working. A slow network must be told from
-// that of any other node.
+// that of any other node, and one link without a past from more than two other groups.
 func (j *job) undecidable(e *effect) bool {
+	if e.Kind == Link {
+		return e.past < enoughPast && j.lay.alike(e.group) <= 2
+	}
+
 	if e.Kind == NIC {
 		return j.off[record.Communication] || !j.lay.ownNetwork(e.Node)
 	}
@@ -222,6 +226,28 @@ func (l *layout) between(host int) []string {
 	})
 }
 
+// hostsOf is the hosts that the ranks of a group are on.
+func (l *layout) hostsOf(g *group) (hosts []int) {
+	for _, r := range g.ranks {
+		hosts = union(hosts, l.at[r].host)
+	}
+
+	return hosts
+}
+
+// alike is how many other groups should be as fast as one: as many ranks of the same dimension on as many hosts.
+func (l *layout) alike(at int) (n int) {
+	g := &l.groups[at]
+	for i := range l.groups {
+		o := &l.groups[i]
+		if i != at && o.dim == g.dim && len(o.ranks) == len(g.ranks) && len(l.hostsOf(o)) == len(l.hostsOf(g)) {
+			n++
+		}
+	}
+
+	return n
+}
+
 // ownNetwork reports whether the network of a host can be told from that of any other: the groups on several hosts
 // that it is in, and the hosts that its pipelines send to and receive from, have no other host in common.
 func (l *layout) ownNetwork(host int) bool {
@@ -231,12 +257,8 @@ func (l *layout) ownNetwork(host int) bool {
 	}
 
 	for i := range l.groups {
-		var hosts []int
 		g := &l.groups[i]
-		for _, r := range g.ranks {
-			hosts = union(hosts, l.at[r].host)
-		}
-
+		hosts := l.hostsOf(g)
 		if g.wide && g.dim != dimPP && g.dim < dimEmbd && slices.Contains(hosts, host) {
 			with(hosts...)
 		}

@@ -140,3 +140,18 @@ func (w *Watch) slowSender(g int) (rise float64) {
 
 	return rise
 }
+
+// doubtful reports whether group g takes many times as long as all others that move as much over as many nodes, and these
+// are too few to tell that it is slow.
+func (w *Watch) doubtful(g int) bool {
+	equals, most := 0, float32(math.Inf(-1))
+	for k := range w.groups {
+		a, b := &w.groups[k], &w.groups[g]
+		if k != g && a.Dim == b.Dim && a.Size == b.Size && w.hosts[k] == w.hosts[g] && w.cur[k] == w.cur[k] && w.volumes[k].equal(w.volumes[g]) {
+			equals, most = equals+1, max(most, w.cur[k])
+		}
+	}
+
+	longer := math.Exp(float64(w.cur[g])) - math.Exp(float64(most))
+	return !w.slow[g] && equals > 0 && equals < minClass && float64(w.cur[g]-most) >= math.Log(wireQuickest) && longer >= w.cfg.LinkShare*w.usual
+}

@@ -139,7 +139,7 @@ func (w *Watch) slowSends(other []Slow) (out []Slow) {
 
 	for _, r := range slow {
 		x := w.sends[r]
-		if x.Cost < least && !slices.ContainsFunc(other, func(s Slow) bool { return slices.Contains(s.Rows, r) }) {
+		if x.Cost < least && !slices.ContainsFunc(other, func(s Slow) bool { return slices.Contains(s.Rows, r) }) || w.awaits(r) {
 			continue
 		}
 
@@ -153,6 +153,22 @@ func (w *Watch) slowSends(other []Slow) (out []Slow) {
 	}
 
 	return out
+}
+
+// Beside is the rows that row r sends to.
+func (w *Watch) Beside(r int32) []int32 { return w.beside[r] }
+
+// awaits reports whether one to whom row r sends is late with each step for a slow group of its own: then all calls wait for it.
+func (w *Watch) awaits(r int32) bool {
+	for g := range w.groups {
+		rows := w.groups[g].Rows
+		late := func(p int32) bool { return slices.Contains(rows, p) }
+		if !late(r) && slices.ContainsFunc(w.beside[r], late) && (w.slow[g] || w.doubtful(g)) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // asSlow reports whether a row's quickest sends take about as long as those of a slow one.

@@ -27,6 +27,10 @@ func (w *Watch) Unjudged() string {
 		if !w.slow[g] && 2*w.passes[g] >= w.need(g) && w.passes[g] >= threshold.Confirmations {
 			return soFar(w.groups[g].Name, w.since[g], float64(w.rise[g]))
 		}
+
+		if w.doubtful(g) {
+			return fmt.Sprintf("transfers in %s take more than %d times as long as in groups that move as much: too few groups to tell a slow link from a slower network", Called(w.groups[g].Name), wireQuickest)
+		}
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(w.wires)) {

@@ -72,6 +72,7 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 		return
 	}
 
+	w.usual = step
 	if g, ok := w.shown[[2]string{t.Name, t.Dim}]; ok {
 		w.volumes[g].add(t)
 		return
@@ -81,8 +82,6 @@ func (w *Watch) ObserveTransfer(t *frame.Transfer, step float64) {
 		w.settle()
 		w.until = t.To
 	}
-
-	w.usual = step
 
 	if frame.P2P(t.Op) {
 		w.observeSends(t, step)
@@ -161,7 +160,7 @@ func (w *Watch) judge(d *due) {
 		}
 
 		rise := rises(mates)
-		d.slow = len(rise) == 0 || cur-d.ref-robust.Median64(rise) >= least/2
+		d.slow = x.Slow || len(rise) == 0 || cur-d.ref-robust.Median64(rise) >= least/2 // what all meet ends nothing
 		return
 	}
 
