@@ -19,7 +19,10 @@ func (e *Engine) intermittentNodes(all nodes) {
 	var found [signals][]int
 	for s := range signals {
 		for r := range e.n {
-			if e.tracks[s].Intermittent(r) && (s != compute || !e.onlyForward(r)) {
+			c := candidate{row: r}
+			c.has[s] = true
+			// Of ranks in lockstep that all have more work, it shows on the one that is the last in a step.
+			if e.tracks[s].Intermittent(r) && (s != compute || !e.onlyForward(r)) && !e.moreWork(&c) {
 				found[s] = append(found[s], r)
 			}
 		}
