@@ -205,3 +205,23 @@ func TestAlone_BecameSlowBesideMoreMicroBatches(t *testing.T) {
 		}
 	}
 }
+
+// TestAlone_TwoStagesAtOnce: the hosts of two of four stages get slow at once. Nothing proves which of them waits for the other, but
+// that own time is longer on all ranks alike, and nobody slow, is not true.
+func TestAlone_TwoStagesAtOnce(t *testing.T) {
+	for seed := range uint64(6) {
+		v, _ := judged(t, "healthy", seed, 0, plain(simulate.Config{
+			Shape:  simulate.Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 4},
+			Faults: []simulate.Fault{{Kind: simulate.Host, Node: 1, Share: 0.3, From: 90}, {Kind: simulate.Host, Node: 2, Share: 0.3, From: 90}},
+		}))
+		for _, n := range v.Nodes {
+			if n.Node != "node-0001" && n.Node != "node-0002" {
+				t.Errorf("seed %d: %+v", seed, n)
+			}
+		}
+
+		if s := said(v, verdict.JobSlow); s != "" || v.Healthy {
+			t.Errorf("seed %d: healthy %v, %s", seed, v.Healthy, s)
+		}
+	}
+}

@@ -229,15 +229,27 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	selfs, at2 := e.level.Change(level.Own)
 	transfer, at3 := e.level.Change(level.Link)
 	switch {
-	case work >= 0.8*math.Log1p(level.Rise) && !(e.seen[frame.Self] && e.forwardWaits() && e.level.Since(level.Own, at) < work/2):
+	case work >= 0.8*math.Log1p(level.Rise) && e.everywhere(compute, work) && !(e.seen[frame.Self] && e.forwardWaits() && e.level.Since(level.Own, at) < work/2):
 		say("computing takes longer", work, at)
-	case selfs >= 0.8*math.Log1p(level.Rise) && e.ownIsWork():
+	case selfs >= 0.8*math.Log1p(level.Rise) && e.ownIsWork() && e.everywhere(own, selfs):
 		say("own time is longer", selfs, at2)
 	case transfer >= math.Log1p(e.cfg.LinkRise) && len(slow) == 0:
 		say("transfers take longer", transfer, at3)
 	case !e.seen[frame.FP] && !e.seen[frame.Self] && len(v.Nodes) == 0:
 		addFindingf(v, verdict.JobSlow, impact, "since step %d a step takes %.1f %% longer than before; only step times were recorded, so why is not known", since, 100*math.Expm1(step))
 	}
+}
+
+// everywhere reports whether what grew by rise in a signal did so in all stages: none that is compared with the others
+// went half as far from what it was beside them. The middle of few stages grows with half of them.
+func (e *Engine) everywhere(s signal, rise float64) bool {
+	for g, n := range e.home {
+		if x := e.alone[s].AboveHabit(g); n >= 0 && max(x, -x) >= rise/2 {
+			return false
+		}
+	}
+
+	return true
 }
 
 // storageFinding says that data or checkpoints are slow for changing or all ranks.

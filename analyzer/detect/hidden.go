@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/level"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
@@ -16,7 +17,7 @@ import (
 // for) a rank that may wait for one that is missing, or somebody for whom others wait unseen.
 func (e *Engine) hidden(found bool) string {
 	missing, who := e.missing()
-	if why := cmp.Or(e.hostTimes(), e.unexplained(missing, who, found), e.links.Unjudged()); why != "" || found {
+	if why := cmp.Or(e.hostTimes(), e.unprovenAlone(found), e.unexplained(missing, who, found), e.links.Unjudged()); why != "" || found {
 		return why
 	}
 
@@ -68,7 +69,7 @@ func (e *Engine) unexplained(missing int, who string, found bool) string {
 	}
 
 	for _, kind := range [...]int{level.Compute, level.Own, level.Load, level.Link} {
-		if rise, _ := e.level.Change(kind); rise >= identityShare*step && (kind != level.Own || e.ownIsWork()) {
+		if rise, _ := e.level.Change(kind); rise >= identityShare*step && (kind != level.Own || e.ownIsWork() && e.everywhere(own, rise)) {
 			return ""
 		}
 	}
@@ -112,6 +113,34 @@ func (e *Engine) unproven() string {
 	}
 
 	return ""
+}
+
+// unprovenAlone says that stages on one node each have more own time beside the others than they had, and that nothing proves
+// that these wait for them: two have as much more since the same step, say.
+func (e *Engine) unprovenAlone(found bool) string {
+	if found || e.links.Busy() {
+		return ""
+	}
+
+	t := e.alone[own]
+	var who []string
+	since, most := int64(math.MaxInt64), 0.0
+	for g, n := range e.home {
+		if n < 0 || !t.Active(g) || t.Recovering(g) || e.anotherModel(own, g) || e.aloneExcess(g) < e.cfg.MinImpact*e.stepMedian {
+			continue
+		}
+
+		effect, _ := t.Last(g)
+		who = append(who, fmt.Sprintf("%s on %s", e.layout.Roles[g].Name(e.layout.Stages), e.layout.Nodes[n]))
+		since, most = min(since, t.FirstSlow(g)), max(most, effect)
+	}
+
+	if len(who) == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf("since step %d %s takes up to %.1f %% longer beside the other stages than before, outside of what is recorded, and nothing proves that they wait for it: it is slow, or waits itself where nothing tells",
+		since, strings.Join(who, ", "), 100*math.Expm1(most))
 }
 
 // lockstep says that ranks compute longer than their peers and wait for each other inside their
