@@ -228,7 +228,8 @@ func (s *Watch) settle(r int, need uint8, mid float32, step int64, ended func(in
 			s.ranks.Climb[r] = 0
 		}
 	case s.over[r] < need || s.rise[r] < saveRise || s.cost[r] < saveLeast:
-	case s.ranks.slow(r, s.saves) && s.together(r) >= saveAlarm, s.nodes.slow(int(node), s.saves) && s.nodeTogether(node) >= nodeAlarm:
+	case s.ranks.slow(r, s.saves, func(p int32) bool { return s.l.Node[p] == node }) && s.together(r) >= saveAlarm,
+		s.nodes.slow(int(node), s.saves, func(n int32) bool { return n == node }) && s.nodeTogether(node) >= nodeAlarm:
 		s.proof[r], s.third[r] = true, step
 	}
 }

@@ -20,7 +20,7 @@ const (
 	// that is as slow as counts. saveTheta and saveSteep bound it.
 	saveOdds   = 0.001
 	keptScores = 512
-	saveUnseen = 0.25
+	saveUnseen = 0.35
 	saveTheta  = 0.1
 	saveSteep  = 2.0
 	// saveAlarm is the z of all saves since the first slow one together. Saves differ by a fifth
