@@ -2,6 +2,7 @@ package detect
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
@@ -222,6 +223,25 @@ func TestAlone_TwoStagesAtOnce(t *testing.T) {
 
 		if s := said(v, verdict.JobSlow); s != "" || v.Healthy {
 			t.Errorf("seed %d: healthy %v, %s", seed, v.Healthy, s)
+		}
+	}
+}
+
+// TestAlone_LoadsAlone: the first stage loads data, and has its node to itself. That it waits for every third batch may be the node or
+// the storage; nobody can tell, but all is not well. A little is usual.
+func TestAlone_LoadsAlone(t *testing.T) {
+	for _, from := range []int{0, 90} {
+		for seed := range uint64(3) {
+			job := simulate.Config{
+				Shape:  simulate.Shape{DP: 4, PP: 4, MicroBatches: 12, RanksPerNode: 4},
+				Loader: simulate.Loader{Share: 0.015},
+			}
+			exactly(t, "healthy", seed, plain(job))
+			job.Faults = []simulate.Fault{{Kind: simulate.DataLoader, Node: 0, Share: 0.4, From: from, BurstSteps: 1, BurstEvery: 3}}
+			v, _ := judged(t, "healthy", seed, 0, plain(job))
+			if v.Healthy || v.Decided || len(v.Nodes) > 0 || !strings.Contains(said(v, verdict.LowCoverage), "alone loads data") || said(v, verdict.SharedStorage) != "" {
+				t.Errorf("from %d, seed %d: decided %v, nodes %+v, findings %+v", from, seed, v.Decided, v.Nodes, v.Findings)
+			}
 		}
 	}
 }

@@ -259,7 +259,8 @@ func (e *Engine) storageFinding(v *verdict.Verdict) {
 		return
 	}
 
-	if rise, since := e.level.Change(level.Load); rise >= level.LoadShare {
+	_, alone := e.loader() // then decide says that nobody can tell
+	if rise, since := e.level.Change(level.Load); rise >= level.LoadShare && !alone {
 		addFindingf(v, verdict.SharedStorage, rise, "since step %d all ranks wait longer for data, by %.1f %% of a step", since, 100*rise)
 		return
 	}

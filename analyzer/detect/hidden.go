@@ -21,7 +21,7 @@ func (e *Engine) hidden(found bool) string {
 		return why
 	}
 
-	if why := cmp.Or(e.unproven(), e.lockstep()); why != "" || !e.live(frame.Exposed) || e.layout.Stages > 1 {
+	if why := cmp.Or(e.unproven(), e.lockstep(), e.loadsAlone()); why != "" || !e.live(frame.Exposed) || e.layout.Stages > 1 {
 		return why // in a pipeline everybody waits in its bubbles, which says nothing
 	}
 
@@ -141,6 +141,44 @@ func (e *Engine) unprovenAlone(found bool) string {
 
 	return fmt.Sprintf("since step %d %s takes up to %.1f %% longer beside the other stages than before, outside of what is recorded, and nothing proves that they wait for it: it is slow, or waits itself where nothing tells",
 		since, strings.Join(who, ", "), 100*math.Expm1(most))
+}
+
+// loadsAlone says that a node which alone loads data waits long for it: nothing tells whether it, or what all load from, is slow.
+func (e *Engine) loadsAlone() string {
+	node, alone := e.loader()
+	if !alone {
+		return ""
+	}
+
+	share := 0.0
+	steps := e.recent.Latest(frame.DataLoader, threshold.Window)
+	for _, loads := range steps {
+		wait, _ := robust.SampleMedian(loads, nil)
+		share += robust.Finite(float64(wait), 0) / e.stepMedian / float64(len(steps))
+	}
+
+	if share < level.LeastImpact {
+		return "" // as much is usual
+	}
+
+	return fmt.Sprintf("%s alone loads data, and waits for it %.1f %% of a step: it is slow, or what it loads from, and no other node's loading tells which", e.layout.Nodes[node], 100*share)
+}
+
+// loader is the one node of several whose ranks load data; not alone where more do, or nobody.
+func (e *Engine) loader() (node int32, alone bool) {
+	var loads []int32
+	for r := range e.n {
+		if x := e.recent.Median(frame.DataLoader, r, threshold.Window); x == x {
+			loads = append(loads, int32(r))
+		}
+	}
+
+	if len(loads) == 0 || !e.live(frame.DataLoader) {
+		return frame.None, false
+	}
+
+	node = e.singleNode(loads)
+	return node, node >= 0 && e.nodes() > 1
 }
 
 // lockstep says that ranks compute longer than their peers and wait for each other inside their
