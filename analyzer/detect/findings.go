@@ -225,19 +225,39 @@ func (e *Engine) slowFinding(v *verdict.Verdict, common *common) {
 	say := func(what string, rise float64, at int64) {
 		addFindingf(v, verdict.JobSlow, impact, "since step %d a step takes %.1f %% longer than before: %s by %.1f %% on all ranks alike", min(at, since), 100*math.Expm1(step), what, 100*math.Expm1(rise))
 	}
-	work, at := e.level.Change(level.Compute)
-	selfs, at2 := e.level.Change(level.Own)
-	transfer, at3 := e.level.Change(level.Link)
+	work, at := e.grew(level.Compute)
+	selfs, at2 := e.grew(level.Own)
+	transfer, at3 := e.grew(level.Link)
 	switch {
-	case work >= 0.8*math.Log1p(level.Rise) && e.everywhere(compute, work) && !(e.seen[frame.Self] && e.forwardWaits() && e.level.Since(level.Own, at) < work/2):
+	case work >= 0.8*math.Log1p(level.Rise):
 		say("computing takes longer", work, at)
-	case selfs >= 0.8*math.Log1p(level.Rise) && e.ownIsWork() && e.everywhere(own, selfs):
+	case selfs >= 0.8*math.Log1p(level.Rise):
 		say("own time is longer", selfs, at2)
 	case transfer >= math.Log1p(e.cfg.LinkRise) && len(slow) == 0:
 		say("transfers take longer", transfer, at3)
 	case !e.seen[frame.FP] && !e.seen[frame.Self] && len(v.Nodes) == 0:
 		addFindingf(v, verdict.JobSlow, impact, "since step %d a step takes %.1f %% longer than before; only step times were recorded, so why is not known", since, 100*math.Expm1(step))
 	}
+}
+
+// grew is by how much more all ranks take for something than before, and since when; 0 where it is not all of them, or
+// may be a wait for some: own time tells whether forward passes hold one.
+func (e *Engine) grew(kind int) (rise float64, since int64) {
+	rise, since = e.level.Change(kind)
+	known := true
+	switch kind {
+	case level.Compute:
+		waits := e.seen[frame.Self] && e.forwardWaits() && e.level.Since(level.Own, since) < rise/2
+		known = !waits && e.everywhere(compute, rise)
+	case level.Own:
+		known = e.ownIsWork() && e.everywhere(own, rise)
+	}
+
+	if !known {
+		return 0, 0
+	}
+
+	return rise, since
 }
 
 // everywhere reports whether what grew by rise in a signal did so in all stages: none that is compared with the others

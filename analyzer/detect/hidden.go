@@ -69,7 +69,7 @@ func (e *Engine) unexplained(missing int, who string, found bool) string {
 	}
 
 	for _, kind := range [...]int{level.Compute, level.Own, level.Load, level.Link} {
-		if rise, _ := e.level.Change(kind); rise >= identityShare*step && (kind != level.Own || e.ownIsWork() && e.everywhere(own, rise)) {
+		if rise, _ := e.grew(kind); rise >= identityShare*step {
 			return ""
 		}
 	}

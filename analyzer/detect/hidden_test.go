@@ -208,3 +208,21 @@ func TestHidden_HostTimes(t *testing.T) {
 		}
 	}
 }
+
+// TestHidden_ForwardPassesHoldWaits: all ranks wait in their forward passes for those of a node whose own time the loads of experts hide.
+// That forward passes are longer on all ranks is no reason for longer steps: own time says that they wait.
+func TestHidden_ForwardPassesHoldWaits(t *testing.T) {
+	for _, seed := range []uint64{11, 23, 48} {
+		v, _ := judged(t, "healthy", seed, 0, func(c *simulate.Config) {
+			plain(simulate.Config{
+				Shape:  simulate.Shape{DP: 8, EP: 8, MicroBatches: 2, RanksPerNode: 2},
+				Work:   simulate.Work{ExpertSD: 0.12, ExpertRho: 0.8},
+				Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 3, Factor: 1.35, From: 94}},
+			})(c)
+			c.Steps = 163
+		})
+		if v.Healthy {
+			t.Errorf("seed %d: healthy, findings %+v", seed, v.Findings)
+		}
+	}
+}
