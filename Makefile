@@ -5,15 +5,16 @@ MODULE := github.com/laggard-dev/laggard
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-# Packages whose own code starts no goroutine and shares nothing: the race detector finds nothing in them, and takes three
-# to nine times as long. TestOneGoroutine holds the list.
-ONE_GOROUTINE := analyzer/frame analyzer/replay analyzer/report analyzer/simulate benchmarks/house collector/mspti collector/native \
-	collector/python collector/python/taskd deploy/clickhouse deploy/docs deploy/grafana deploy/kubernetes schemas/keep schemas/marker schemas/record schemas/row schemas/spelling \
-	schemas/topology writer/chrome writer/parquet writer/rollup writer/rollup/merge
+# Packages that run under the race detector: their own code starts goroutines or takes a lock, or their tests hand one
+# object to several. In the others it finds nothing, and takes three to nine times as long. TestOneGoroutine holds that
+# what starts or locks is here, in FEW_MEET or in PROCESSES.
+RACED := ageing analyzer/health analyzer/watch/depth benchmarks/fleet collector/drain collector/recorder collector/ring collector/switchboard \
+	collector/switchboard/endpoint collector/trace schemas/clickhouse/chdb schemas/clickhouse/native schemas/parquet writer/clickhouse \
+	writer/clickhouse/chtest writer/intake writer/ledger writer/ship writer/ship/shiptest writer/tail
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
-FEW_MEET := analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval
-MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity_ClickHouse|Parity_ShortForm
+FEW_MEET := . analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval writer/profiles writer/segment
+MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity_ClickHouse|Parity_ShortForm|Scripts/torn|Scripts/garbage|Scripts/sources|KinetoOfEightRanks|DamagedProfiles|MixedFormats|SwappedWhileOpening|AtOnce
 
 # Tests that say nothing under the race detector: memory with the detector's own, and many rows of what others there have few of.
 NOT_RACED := MemoryCeiling|TurnsChangeNothing|MillionRows
@@ -54,9 +55,9 @@ test: parts ## everything, against the real components, with -race where gorouti
 	$(GO) test -count=1 -p 1 -parallel 8 -timeout 40m $(PROCESSES:%=./%); processes=$$?; wait $$packages && exit $$processes
 
 packages: # the tests that work in one process: they take the time that those of whole processes, of which some judge slow ranks, wait
-	LAGGARD_TEST_MODEL=3 $(GO) test -count=1 -race -skip '$(NOT_RACED)' -p 3 -timeout 30m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(FEW_MEET:%=-e $(MODULE)/%) $(ONE_GOROUTINE:%=-e $(MODULE)/%))
+	LAGGARD_TEST_MODEL=3 $(GO) test -count=1 -race -skip '$(NOT_RACED)' -p 3 -timeout 30m $(RACED:%=./%)
 	$(GO) test -count=1 -race -p 3 -timeout 10m -run '$(MEETING)' $(FEW_MEET:%=./%)
-	$(GO) test -count=1 -p 3 -timeout 20m $(FEW_MEET:%=./%) $(ONE_GOROUTINE:%=./%)
+	$(GO) test -count=1 -p 3 -timeout 20m $$($(GO) list ./... | grep -v -x -F $(PROCESSES:%=-e $(MODULE)/%) $(RACED:%=-e $(MODULE)/%))
 	$(GO) test -count=1 -timeout 10m -run '$(NOT_RACED)' ./writer/intake ./writer/ship/shiptest
 
 kubernetes: ## the manifests and the watcher on a real API server and etcd (built once, in the user's cache)
