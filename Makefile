@@ -14,7 +14,7 @@ RACED := ageing analyzer/health analyzer/watch/depth benchmarks/fleet collector/
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
 FEW_MEET := . analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval writer/profiles writer/segment
-MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity_ClickHouse|Parity_ShortForm|Scripts/torn|Scripts/garbage|Scripts/sources|KinetoOfEightRanks|DamagedProfiles|MixedFormats|SwappedWhileOpening|AtOnce
+MEETING := Build_|Columns_|Transfers_Members|SideBySide|Parquet|Files|InOrder|ThresholdsOfRunningJob|ChangesAreSentOnce|Traces/^AR-1$$|Parity_ClickHouse|Scripts/torn|Scripts/garbage|Scripts/sources|KinetoOfEightRanks|DamagedProfiles|MixedFormats|SwappedWhileOpening|AtOnce
 
 # Tests that say nothing under the race detector: memory with the detector's own, and many rows of what others there have few of.
 NOT_RACED := MemoryCeiling|TurnsChangeNothing|MillionRows

@@ -17,7 +17,7 @@ func TestParity_ClickHouse(t *testing.T) {
 	t.Parallel()
 	n := 5 * shortCases()
 	if slow {
-		n = 2
+		n = 2 // side by side
 	}
 
 	if text := os.Getenv("LAGGARD_EVAL_PARITY"); text != "" {

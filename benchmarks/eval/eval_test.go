@@ -135,12 +135,7 @@ func TestParity_GroupsOfTheTopologyAlone(t *testing.T) {
 
 func TestParity_ShortForm(t *testing.T) {
 	t.Parallel()
-	n := 3 * shortCases()
-	if slow {
-		n = 2 // side by side
-	}
-
-	p, err := runParity(context.Background(), n, seed(t), 2, nil, nil)
+	p, err := runParity(context.Background(), 3*shortCases(), seed(t), 2, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (p *parity) String() string {
 }
 
 // parityRecords bounds the ranges of a case that goes through files: some 70 MB of lines.
-const parityRecords = 250_000
+var parityRecords = 250_000
 
 // runParity runs n cases, the scenarios in turn from one that the seed chooses. further, nil for
 // none, stores the files of case k beside the Parquet store, and names where.
