@@ -108,7 +108,9 @@ func newColumn(source reflect.StructField, typ string) column {
 		c.data, c.add = data, values((*[]int64)(data))
 	case "String":
 		data := new(texts)
-		c.data, c.add = data, each(source.Type, data.append)
+		if c.data, c.add = data, each(source.Type, data.append); source.Type == reflect.TypeFor[record.Word]() {
+			c.add = data.addWords
+		}
 	case lowCardinality:
 		data := new(proto.ColStr).LowCardinality()
 		c.data, c.add = data, each(source.Type, data.Append)
@@ -123,16 +125,17 @@ func newColumn(source reflect.StructField, typ string) column {
 	return c
 }
 
-// adder adds n values to a column, the first at p, each stride bytes after the one before. words are
-// those that raw rows number.
-type adder func(p unsafe.Pointer, stride uintptr, n int, words []string)
+// adder adds n values to a column, the first at p, each stride bytes after the one before. rest is how
+// many come until the block is full: the column grows once. words are those that raw rows number.
+type adder func(p unsafe.Pointer, stride uintptr, n, rest int, words []string)
 
 // values adds numbers as they are.
 func values[T any](to *[]T) adder {
-	return func(p unsafe.Pointer, stride uintptr, n int, _ []string) {
-		all := *to
+	return func(p unsafe.Pointer, stride uintptr, n, rest int, _ []string) {
+		at := len(*to)
+		all := slices.Grow(*to, rest)[:at+n]
 		for i := range n {
-			all = append(all, *(*T)(unsafe.Add(p, uintptr(i)*stride)))
+			all[at+i] = *(*T)(unsafe.Add(p, uintptr(i)*stride))
 		}
 
 		*to = all
@@ -142,14 +145,14 @@ func values[T any](to *[]T) adder {
 // each adds values, or the texts of numbered words, one by one.
 func each[T any](source reflect.Type, add func(T)) adder {
 	if text, ok := any(add).(func(string)); ok && source == reflect.TypeFor[record.Word]() {
-		return func(p unsafe.Pointer, stride uintptr, n int, words []string) {
+		return func(p unsafe.Pointer, stride uintptr, n, _ int, words []string) {
 			for i := range n {
 				text(words[*(*record.Word)(unsafe.Add(p, uintptr(i)*stride))])
 			}
 		}
 	}
 
-	return func(p unsafe.Pointer, stride uintptr, n int, _ []string) {
+	return func(p unsafe.Pointer, stride uintptr, n, _ int, _ []string) {
 		for i := range n {
 			add(*(*T)(unsafe.Add(p, uintptr(i)*stride)))
 		}
@@ -166,6 +169,20 @@ func (t *texts) append(s string) {
 	t.Count++
 }
 
+// usualWord is for how many bytes a numbered word finds room at once: append goes by small steps.
+const usualWord = 8
+
+// addWords adds numbered words.
+func (t *texts) addWords(p unsafe.Pointer, stride uintptr, n, rest int, words []string) {
+	data := slices.Grow(t.Data, usualWord*rest)
+	for i := range n {
+		s := words[*(*record.Word)(unsafe.Add(p, uintptr(i)*stride))]
+		data = append(binary.AppendUvarint(data, uint64(len(s))), s...)
+	}
+
+	t.Data, t.Count = data, t.Count+n
+}
+
 // fill encodes rows that lie at base; words are those that raw rows number.
 func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []string) {
 	b.rows = rows
@@ -173,7 +190,7 @@ func (b *block) fill(layout ship.Layout, base unsafe.Pointer, rows int, words []
 		n := min(tile, rows-from)
 		for i := range b.columns {
 			c := &b.columns[i]
-			c.add(unsafe.Add(layout.At(base, from), c.source.Offset), layout.Stride, n, words)
+			c.add(unsafe.Add(layout.At(base, from), c.source.Offset), layout.Stride, n, rows-from, words)
 		}
 	}
 }
