@@ -32,17 +32,48 @@ type Batch struct {
 	// back: a row of a stream's earlier past (a partition before one it already had) is among
 	// them, so the prefix rule does not hold for them.
 	back bool
+
+	spans []span // of all rows, in their order
 }
 
-// seal sets ID and Query.
+// span is a run of rows of one process and, of raw ranges, of one segment.
+type span struct {
+	rank                 uint32
+	incarnation, segment record.ID
+	rows, first, last    uint64 // the lowest and the highest offset of raw ranges, else 0
+	startNs              int64  // of the first row
+}
+
+// seal sets ID, Query and spans.
 func (b *Batch) seal() {
 	var sum uint64
+	b.spans = nil
 	for i := range b.Len() {
 		sum += b.sum(i)
+		o := b.Origin(i)
+		b.span(&o)
 	}
 
 	b.ID = record.ID(uint64(newHash(b.Table)) + sum)
 	b.Query = fmt.Sprintf("%s%s-%s-%s-%s", QueryPrefix, record.HashID(b.Job), b.Table, formatRanks(b.ranks()), b.ID)
+}
+
+// span adds a row to the last span, or begins one with it.
+func (b *Batch) span(o *Origin) {
+	at := o.At
+	if b.Table != row.RecordsTable {
+		at = 0
+	}
+
+	if n := len(b.spans); n > 0 {
+		s := &b.spans[n-1]
+		if s.rank == o.Rank && s.incarnation == record.ID(o.Incarnation) && s.segment == record.ID(o.Segment) {
+			s.rows, s.first, s.last = s.rows+1, min(s.first, at), max(s.last, at)
+			return
+		}
+	}
+
+	b.spans = append(b.spans, span{o.Rank, record.ID(o.Incarnation), record.ID(o.Segment), 1, at, at, o.StartNs})
 }
 
 // slice returns rows [i, j) as a batch of its own.
@@ -156,10 +187,8 @@ func (b *Batch) Origin(i int) Origin {
 func (b *Batch) ranks() []uint32 {
 	var ranks []uint32
 	if b.Table != row.VerdictsTable {
-		for i := range b.Len() {
-			if r := b.Origin(i).Rank; len(ranks) == 0 || ranks[len(ranks)-1] != r {
-				ranks = append(ranks, r)
-			}
+		for i := range b.spans {
+			ranks = append(ranks, b.spans[i].rank)
 		}
 	}
 

@@ -44,6 +44,32 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// TestAccounts: a batch of raw rows has one entry for each process and segment, wherever their rows lie,
+// and one of steps has one for each process.
+func TestAccounts(t *testing.T) {
+	raws := row.Pack(
+		row.Record{Job: "j", Segment: 1, Offset: 500, StartNs: 7}, row.Record{Job: "j", Segment: 1, Offset: 300},
+		row.Record{Job: "j", Segment: 2, Offset: 10}, row.Record{Job: "j", Segment: 1, Offset: 900},
+		row.Record{Job: "j", Rank: 3, Segment: 1, Offset: 400},
+	)
+	steps := []row.Step{{Job: "j", Step: 4, StartNs: 9}, {Job: "j", Rank: 2, Step: 1}, {Job: "j", Step: 5}}
+	var got []string
+	for _, b := range []*Batch{{Table: row.RecordsTable, Rows: row.Rows{Raws: raws}}, {Table: row.StepsTable, Rows: row.Rows{Steps: steps}}} {
+		b.seal()
+		for _, e := range appendAccounts(nil, b) {
+			got = append(got, fmt.Sprintf("%s %d/%d: %d rows, %d to %d, at %d", e.Table, e.Rank, e.Segment, e.Records, e.FirstOffset, e.LastOffset, e.AtNs))
+		}
+	}
+
+	want := []string{
+		"records 0/1: 3 rows, 300 to 900, at 7", "records 0/2: 1 rows, 10 to 10, at 0", "records 3/1: 1 rows, 400 to 400, at 0",
+		"steps 0/0: 2 rows, 0 to 0, at 9", "steps 2/0: 1 rows, 0 to 0, at 0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("accounts\n%q\nwant\n%q", got, want)
+	}
+}
+
 // TestIdIsContent: the same rows make the same id in every batch, others another.
 func TestIdIsContent(t *testing.T) {
 	ids := map[string]string{}

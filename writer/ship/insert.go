@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 )
 
@@ -253,30 +252,23 @@ const maxAccounts = 4096
 // raw rows per segment.
 func appendAccounts(dst []row.Ledger, b *Batch) []row.Ledger {
 	first := len(dst)
-	raw := b.Table == row.RecordsTable
-	for i := range b.Len() {
-		o := b.Origin(i)
-		if !raw {
-			o.At = 0
-		}
-
-		incarnation, segment := record.ID(o.Incarnation), record.ID(o.Segment)
+	for _, n := range b.spans {
 		at := len(dst) - 1
-		for at >= first && (dst[at].Rank != o.Rank || dst[at].Incarnation != incarnation || dst[at].Segment != segment) {
+		for at >= first && (dst[at].Rank != n.rank || dst[at].Incarnation != n.incarnation || dst[at].Segment != n.segment) {
 			at--
 		}
 
 		if at < first {
 			at = len(dst)
 			dst = append(dst, row.Ledger{
-				Job: b.Job, Rank: o.Rank, Incarnation: incarnation, Segment: segment,
-				Batch: b.ID.String(), Table: b.Table, State: "stored", FirstOffset: o.At, LastOffset: o.At, AtNs: o.StartNs,
+				Job: b.Job, Rank: n.rank, Incarnation: n.incarnation, Segment: n.segment,
+				Batch: b.ID.String(), Table: b.Table, State: "stored", FirstOffset: n.first, LastOffset: n.last, AtNs: n.startNs,
 			})
 		}
 
 		e := &dst[at]
-		e.Records++
-		e.FirstOffset, e.LastOffset = min(e.FirstOffset, o.At), max(e.LastOffset, o.At)
+		e.Records += n.rows
+		e.FirstOffset, e.LastOffset = min(e.FirstOffset, n.first), max(e.LastOffset, n.last)
 	}
 
 	return dst
