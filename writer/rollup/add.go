@@ -171,7 +171,7 @@ func (s *Stream) addLate(inc *incarnation, r *record.Record, words record.Number
 
 	if s.o.Records.takes(r.Kind, r.Kind == record.Communication) {
 		raw := s.pack(r, words, at)
-		s.giveRaw(inc, &raw, r.Kind, number, repeat)
+		s.giveRaw(s.owner(inc), &raw, r.Kind, number, repeat)
 		return
 	}
 
@@ -191,7 +191,7 @@ func (inc *incarnation) closedAt(begin int64) (number int64, repeat uint16) {
 
 // giveRange gives out the raw row of a decided range, or counts it as summarised. deep
 // is whether Communication was decided with it.
-func (s *Stream) giveRange(inc *incarnation, p *pendingRange, number int64, repeat uint16, deep bool) {
+func (s *Stream) giveRange(of owner, p *pendingRange, number int64, repeat uint16, deep bool) {
 	if p.record < 0 {
 		s.counts.count(summarised, p.kind, "")
 		return
@@ -199,7 +199,7 @@ func (s *Stream) giveRange(inc *incarnation, p *pendingRange, number int64, repe
 
 	r := &s.kept[p.record]
 	if s.o.Records.takes(p.kind, deep) {
-		s.giveRaw(inc, r, p.kind, number, repeat)
+		s.giveRaw(of, r, p.kind, number, repeat)
 	} else {
 		s.counts.count(summarised, p.kind, s.wordOf(p.kind, r))
 	}

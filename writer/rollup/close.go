@@ -119,7 +119,7 @@ func (inc *incarnation) raise(to int64) {
 // decide gives out what began before cut, in line order: where says in which step
 // it is. Communication is added to the open window.
 func (s *Stream) decide(inc *incarnation, cut int64, where func(*pendingRange) (number int64, repeat uint16)) {
-	rest := inc.pending[:0]
+	rest, of := inc.pending[:0], s.owner(inc)
 	deep := slices.ContainsFunc(inc.pending, func(p pendingRange) bool { return p.kind == record.Communication && p.begin < cut })
 	for i := 0; i < len(inc.pending); i++ {
 		p := &inc.pending[i]
@@ -139,7 +139,7 @@ func (s *Stream) decide(inc *incarnation, cut int64, where func(*pendingRange) (
 		}
 
 		inc.weight -= int(p.weight)
-		s.giveRange(inc, p, number, repeat, deep)
+		s.giveRange(of, p, number, repeat, deep)
 	}
 
 	inc.pending = rest

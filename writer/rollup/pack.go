@@ -42,22 +42,37 @@ func (s *Stream) pack(r *record.Record, words record.Numbers, at marker.Place) r
 	return out
 }
 
-// giveRaw gives a raw row out.
-func (s *Stream) giveRaw(inc *incarnation, r *row.Raw, kind record.Kind, number int64, repeat uint16) {
+// owner is whose raw rows are, as identity lines say.
+type owner struct {
+	job, node   record.Word
+	incarnation uint64
+}
+
+// owner returns whose the rows of inc are.
+func (s *Stream) owner(inc *incarnation) owner {
+	return owner{s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.ID)}
+}
+
+// giveRaw gives a raw row out. A bundle begins with room for an eighth more than the one before.
+func (s *Stream) giveRaw(of owner, r *row.Raw, kind record.Kind, number int64, repeat uint16) {
 	s.counts.count(stored, kind, s.wordOf(kind, r))
 	if n := len(s.raws); n == cap(s.raws) {
-		s.raws = slices.Grow(s.raws, max(n, 64)) // a large slice would grow by a quarter only
+		s.raws = slices.Grow(s.raws, max(n, s.before+s.before/8, 64)) // a large slice would grow by a quarter only
 	}
 
 	s.raws = append(s.raws, *r)
 	out := &s.raws[len(s.raws)-1]
-	out.Job, out.Node, out.Incarnation = s.words.Add(s.job(inc)), s.words.Add(s.node(inc)), uint64(inc.ID)
+	out.Job, out.Node, out.Incarnation = of.job, of.node, of.incarnation
 	out.Step, out.Repeat = number, repeat
 }
 
 // takeRaws gives the raw rows out. Their words go along as a list that others hold, too: nothing is
 // copied, and each bundle is charged with the words that are new in it.
 func (s *Stream) takeRaws(dst *row.Rows) {
+	if n := len(s.raws); n > 0 {
+		s.before = n
+	}
+
 	given := row.Raws{Rows: s.raws, Words: s.words.List(), Bytes: s.words.Bytes() - s.given}
 	if len(dst.Raws.Rows) == 0 {
 		s.raws, dst.Raws = dst.Raws.Rows, given

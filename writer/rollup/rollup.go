@@ -121,8 +121,9 @@ type Stream struct {
 	given int          // bytes of words that were given out with rows
 	sums  sums
 
-	rows row.Rows
-	raws []row.Raw // finished; rows has none
+	rows   row.Rows
+	raws   []row.Raw // finished; rows has none
+	before int       // how many the last Take that gave some out gave
 	// counts is where lines are counted: in the account, or while they are read again, which were
 	// counted then, where nobody looks.
 	counts  *tally
