@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
@@ -108,18 +107,20 @@ func newColumn(source reflect.StructField, typ string) column {
 		c.data, c.add = data, values((*[]int64)(data))
 	case "String":
 		data := new(texts)
-		if c.data, c.add = data, each(source.Type, data.append); source.Type == reflect.TypeFor[record.Word]() {
+		if c.data, c.add = data, each(data.append); source.Type == reflect.TypeFor[record.Word]() {
 			c.add = data.addWords
 		}
 	case lowCardinality:
-		data := new(proto.ColStr).LowCardinality()
-		c.data, c.add = data, each(source.Type, data.Append)
+		data := new(dictionary)
+		if c.data, c.add = data, each(data.append); source.Type == reflect.TypeFor[record.Word]() {
+			c.add = data.addWords
+		}
 	case "Array(String)":
 		data := new(proto.ColStr).Array()
-		c.data, c.add = data, each(source.Type, data.Append)
+		c.data, c.add = data, each(data.Append)
 	case "Array(Array(UInt32))":
 		data := proto.NewArray(proto.NewArray(new(proto.ColUInt32)))
-		c.data, c.add = data, each(source.Type, data.Append)
+		c.data, c.add = data, each(data.Append)
 	}
 
 	return c
@@ -142,45 +143,13 @@ func values[T any](to *[]T) adder {
 	}
 }
 
-// each adds values, or the texts of numbered words, one by one.
-func each[T any](source reflect.Type, add func(T)) adder {
-	if text, ok := any(add).(func(string)); ok && source == reflect.TypeFor[record.Word]() {
-		return func(p unsafe.Pointer, stride uintptr, n, _ int, words []string) {
-			for i := range n {
-				text(words[*(*record.Word)(unsafe.Add(p, uintptr(i)*stride))])
-			}
-		}
-	}
-
+// each adds values one by one.
+func each[T any](add func(T)) adder {
 	return func(p unsafe.Pointer, stride uintptr, n, _ int, _ []string) {
 		for i := range n {
 			add(*(*T)(unsafe.Add(p, uintptr(i)*stride)))
 		}
 	}
-}
-
-// texts is a String column as it goes over the wire: ch-go's would keep where each value lies
-// beside them, and copy them once more.
-type texts struct{ proto.ColRaw }
-
-// append adds a value.
-func (t *texts) append(s string) {
-	t.Data = append(binary.AppendUvarint(t.Data, uint64(len(s))), s...)
-	t.Count++
-}
-
-// usualWord is for how many bytes a numbered word finds room at once: append goes by small steps.
-const usualWord = 8
-
-// addWords adds numbered words.
-func (t *texts) addWords(p unsafe.Pointer, stride uintptr, n, rest int, words []string) {
-	data := slices.Grow(t.Data, usualWord*rest)
-	for i := range n {
-		s := words[*(*record.Word)(unsafe.Add(p, uintptr(i)*stride))]
-		data = append(binary.AppendUvarint(data, uint64(len(s))), s...)
-	}
-
-	t.Data, t.Count = data, t.Count+n
 }
 
 // fill encodes rows that lie at base; words are those that raw rows number.
@@ -204,14 +173,6 @@ func (b *block) encode(revision int, put func([]byte) error) error {
 	for _, c := range b.columns {
 		b.buffer.PutString(c.source.Name)
 		b.buffer.PutString(c.typ)
-		if words, ok := c.data.(*proto.ColLowCardinality[string]); ok && b.rows > 0 {
-			if err := words.Prepare(); err != nil {
-				return fmt.Errorf("encode column %s: %w", c.source.Name, err)
-			}
-
-			words.EncodeState(&b.buffer)
-		}
-
 		c.data.EncodeColumn(&b.buffer)
 		err := put(b.buffer.Buf)
 		b.buffer.Reset()
