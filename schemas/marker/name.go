@@ -21,8 +21,8 @@ const (
 	quickBytes  = 4 << 10 // of a communication's name
 )
 
-// word is a word of a name, and the operation that it means where it is one.
-type word struct{ text, op string }
+// word is a word of a name, and the operation or the element type that it means where it is one.
+type word struct{ text, op, dtype string }
 
 // word returns a word of a name. It remembers those it has seen, so that the ranges of a
 // group share its name in memory, and a known operation is not taken apart again.
@@ -40,7 +40,7 @@ func (p *Pairer) word(b []byte) word {
 		text = record.Clip(text, record.MaxWord)
 	}
 
-	w := word{text, record.BaseOp(text)}
+	w := word{text, record.BaseOp(text), record.BaseDtype(text)}
 	if len(b) <= internBytes && len(p.seen) < internMax {
 		if p.seen == nil {
 			p.seen = make(map[string]word)
@@ -149,7 +149,7 @@ func (p *Pairer) communication(r *record.Record, name []byte) {
 	}
 
 	r.Group = p.word(f.group).text
-	r.Dtype = record.BaseDtype(p.word(f.dtype).text)
+	r.Dtype = p.word(f.dtype).dtype
 	if v, ok := natural(f.count); ok {
 		r.Count = v
 		r.Bytes = bytesOf(v, r.Dtype)

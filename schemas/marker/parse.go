@@ -12,7 +12,7 @@ import (
 // order that TaskD writes and says "yes" or "not sure"; the strict one alone says
 // "no".
 type Parser struct {
-	Marker  Marker // after Parse; its byte slices are valid until the next Parse
+	Marker  Marker // after Parse; its byte slices are valid until the next Parse, and as long as the line is
 	scratch []byte // of its texts, reused
 }
 
@@ -90,10 +90,33 @@ func (c *cursor) number(behind string, most uint64) (v uint64) {
 	return v
 }
 
-// text reads the rest of a string value and its closing quote. Quotes, backslashes and slashes
-// may be escaped: a communication's name is JSON itself. Any other escape, and what is not
-// UTF-8, is left to the strict path.
+// text reads the rest of a string value and its closing quote. It is the line's own where nothing in
+// it is escaped.
 func (c *cursor) text() []byte {
+	from, high := c.i, byte(0)
+	for i := from; i < len(c.b) && !c.bad; i++ {
+		x := c.b[i]
+		high |= x
+		switch {
+		case x == '"':
+			text := c.b[from:i]
+			c.i = i + 1
+			c.bad = high >= utf8.RuneSelf && !utf8.Valid(text)
+			return text
+		case x == '\\':
+			return c.escaped()
+		case x < 0x20:
+			c.bad = true
+		}
+	}
+
+	c.bad = true
+	return nil
+}
+
+// escaped is text for one in which quotes, backslashes and slashes may be escaped: a communication's
+// name is JSON itself. Any other escape, and what is not UTF-8, is left to the strict path.
+func (c *cursor) escaped() []byte {
 	i, texts := c.i, c.texts
 	for i < len(c.b) && !c.bad {
 		x := c.b[i]

@@ -68,7 +68,11 @@ func (t *Words) begin() {
 
 // Add returns the number of s.
 func (t *Words) Add(s string) Word {
-	if w, ok := t.index[s]; ok || len(s) == 0 {
+	if s == "" {
+		return 0
+	}
+
+	if w, ok := t.index[s]; ok {
 		return w
 	}
 
