@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// binary builds laggard and returns its path. LAGGARD_BINARY names one that is built.
+// binary builds laggard and returns its path. LAGGARD_PROGRAM names one that is built.
 func binary(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv("LAGGARD_BINARY"); path != "" {
+	if path := os.Getenv("LAGGARD_PROGRAM"); path != "" {
 		return path
 	}
 

@@ -20,7 +20,7 @@ import (
 // the books are closed: attempts, steps that repeat, the nodes of each rank's
 // processes, and every record once, by count and by sequence number.
 func TestRecoveries(t *testing.T) {
-	laggard := os.Getenv("LAGGARD_BINARY") // one that is built
+	laggard := os.Getenv("LAGGARD_PROGRAM") // one that is built
 	if laggard == "" {
 		laggard = filepath.Join(t.TempDir(), "laggard")
 		if out, err := exec.Command("go", "build", "-o", laggard, "github.com/laggard-dev/laggard").CombinedOutput(); err != nil {
