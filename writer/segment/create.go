@@ -162,10 +162,8 @@ func (w *Writer) identity() []byte {
 	}
 
 	long := append(line[:len(line)-2:len(line)-2], `,"next":{`...)
-	for _, ring := range slices.Sorted(maps.Keys(w.rings)) {
-		if next := w.rings[ring].written; next > 0 {
-			long = fmt.Appendf(long, `"%d":%d,`, ring, next)
-		}
+	for _, ring := range slices.Sorted(maps.Keys(w.written)) {
+		long = fmt.Appendf(long, `"%d":%d,`, ring, w.written[ring])
 	}
 
 	long = append(bytes.TrimSuffix(long, []byte{','}), "}}\n"...)

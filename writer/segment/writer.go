@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"time"
@@ -83,7 +84,8 @@ type Writer struct {
 	last    int64  // largest number seen or made
 
 	buf      []byte
-	rings    map[uint32]*place // from the first record on, by number
+	accepted map[uint32]uint64 // by ring, the sequence number behind the last record
+	written  map[uint32]uint64 // and behind the last one that is in a segment
 	ended    bool
 	closed   bool
 	dirty    bool  // file has bytes that are not synced
@@ -91,10 +93,6 @@ type Writer struct {
 	syncErr  error // of a segment closed by rotation, for the next Sync
 	parser   record.Parser
 }
-
-// place is where a ring goes on: its next sequence number behind what was accepted, and behind
-// what of that is in segments.
-type place struct{ accepted, written uint64 }
 
 // Open returns a Writer for the incarnation meta in rankDir, which it makes when it
 // is missing. It resumes the incarnation's newest segment when that is the newest of
@@ -115,7 +113,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 	}
 
 	meta.Format, meta.Segment = record.Format, ""
-	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, rings: map[uint32]*place{}}
+	w := &Writer{dir: filepath.Clean(rankDir), meta: meta, o: o, accepted: map[uint32]uint64{}, written: map[uint32]uint64{}}
 	if err := w.fitsIdentity(meta); err != nil {
 		return nil, fmt.Errorf("open segments in %s: %w", rankDir, err)
 	}
@@ -134,14 +132,7 @@ func Open(rankDir string, meta record.Meta, o Options) (*Writer, error) {
 // Next returns, for each ring that has records, the sequence number after the last
 // one accepted. Right after Open that is what is on disk: nothing when all that is
 // left there is a segment that a full disk left without its first line.
-func (w *Writer) Next() map[uint32]uint64 {
-	next := make(map[uint32]uint64, len(w.rings))
-	for ring, p := range w.rings {
-		next[ring] = p.accepted
-	}
-
-	return next
-}
+func (w *Writer) Next() map[uint32]uint64 { return maps.Clone(w.accepted) }
 
 // Ended reports whether the incarnation's end line was accepted or is on disk.
 func (w *Writer) Ended() bool { return w.ended }
@@ -215,19 +206,14 @@ func (w *Writer) note(line []byte) error {
 	return nil
 }
 
-// accept notes that a ring's record was accepted. Ring 0 is no ring.
-func (w *Writer) accept(ring uint32, seq uint64) {
-	if ring == 0 || seq == math.MaxUint64 {
-		return
-	}
+// accept notes that a ring's record was accepted.
+func (w *Writer) accept(ring uint32, seq uint64) { reach(w.accepted, ring, seq) }
 
-	p := w.rings[ring]
-	if p == nil {
-		p = &place{}
-		w.rings[ring] = p
+// reach notes in next that a ring has come to a record. Ring 0 is no ring.
+func reach(next map[uint32]uint64, ring uint32, seq uint64) {
+	if ring != 0 && seq != math.MaxUint64 {
+		next[ring] = max(next[ring], seq+1)
 	}
-
-	p.accepted = max(p.accepted, seq+1)
 }
 
 // ready makes room in the buffer for one more line.
@@ -366,9 +352,7 @@ func (w *Writer) advance(n int, buffered bool) {
 	for rest := w.buf[:n]; len(rest) > 0; {
 		i := bytes.IndexByte(rest, '\n')
 		if t, err := w.parser.Parse(rest[:i]); err == nil && t == record.LineRecord {
-			if p := w.rings[w.parser.Record.Ring]; p != nil {
-				p.written = max(p.written, w.parser.Record.Seq+1)
-			}
+			reach(w.written, w.parser.Record.Ring, w.parser.Record.Seq)
 		}
 
 		rest = rest[i+1:]
@@ -378,10 +362,6 @@ func (w *Writer) advance(n int, buffered bool) {
 }
 
 // allWritten notes that all that was accepted is in segments.
-func (w *Writer) allWritten() {
-	for _, p := range w.rings {
-		p.written = p.accepted
-	}
-}
+func (w *Writer) allWritten() { maps.Copy(w.written, w.accepted) }
 
 func (w *Writer) path() string { return filepath.Join(w.dir, w.name) }
