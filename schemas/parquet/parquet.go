@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -97,19 +98,14 @@ func Folders(store, table string) ([]string, error) {
 // Files returns the data files of a job's folder, sorted. A folder that is not there has none.
 // Files that a compacted one replaces are left out.
 func Files(folder string) ([]string, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list Parquet files: %w", err)
-	}
+	all, replaced, err := list(folder)
+	return slices.DeleteFunc(all, func(path string) bool { return replaced[path] }), err
+}
 
-	var files []string
-	for _, e := range entries {
-		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), Suffix) && !strings.HasPrefix(e.Name(), ".") {
-			files = append(files, filepath.Join(folder, e.Name()))
-		}
-	}
-
-	return current(files)
+// Replaced returns those that Files leaves out.
+func Replaced(folder string) ([]string, error) {
+	all, replaced, err := list(folder)
+	return slices.DeleteFunc(all, func(path string) bool { return !replaced[path] }), err
 }
 
 // Open opens a data file for reading its footer and its rows. No symbolic link

@@ -2,6 +2,10 @@ package parquet
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,34 +24,41 @@ const (
 // replaces, so it never changes.
 var replaces sync.Map // path → []string
 
-// current leaves out the files that a compacted file beside them replaces: a crash
-// may have come between its rename and their removal. paths are of one folder.
-func current(paths []string) ([]string, error) {
-	gone := map[string]bool{}
-	for _, path := range paths {
-		if !strings.HasPrefix(filepath.Base(path), CompactedPrefix) {
+// list returns all data files of a folder, sorted, and which of them a compacted file beside them
+// replaces: a crash may have come between its rename and their removal.
+func list(folder string) (all []string, replaced map[string]bool, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("list Parquet files: %w", err)
+	}
+
+	replaced = map[string]bool{}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), Suffix) || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
 
-		names, err := Replaces(path)
+		path := filepath.Join(folder, e.Name())
+		all = append(all, path)
+		if !strings.HasPrefix(e.Name(), CompactedPrefix) {
+			continue
+		}
+
+		names, err := replacedBy(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 
 		for _, name := range names {
-			gone[filepath.Join(filepath.Dir(path), name)] = true
+			replaced[filepath.Join(folder, name)] = true
 		}
 	}
 
-	if len(gone) == 0 {
-		return paths, nil
-	}
-
-	return slices.DeleteFunc(paths, func(path string) bool { return gone[path] }), nil
+	return all, replaced, nil
 }
 
-// Replaces returns the names of the files that a compacted file replaces.
-func Replaces(path string) ([]string, error) {
+// replacedBy returns the names of the files that a compacted file replaces.
+func replacedBy(path string) ([]string, error) {
 	if names, ok := replaces.Load(path); ok {
 		return names.([]string), nil
 	}

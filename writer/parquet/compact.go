@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sys/unix"
@@ -61,7 +59,13 @@ func (s *Sink) compact(ctx context.Context, f *folder) error {
 		return nil
 	}
 
-	if err := sweep(f.path); err != nil {
+	// What a crash left. Readers leave it out meanwhile.
+	old, err := layout.Replaced(f.path)
+	if err == nil {
+		err = remove(old)
+	}
+
+	if err != nil {
 		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
@@ -70,23 +74,19 @@ func (s *Sink) compact(ctx context.Context, f *folder) error {
 		return err
 	}
 
-	b, names, err := gather(ctx, f, files)
+	b, small, err := gather(ctx, f, files)
+	if err == nil && small != nil {
+		err = s.replace(f.path, b, small)
+	}
+
 	if err != nil {
-		return fmt.Errorf("compact %s: %w", f.path, err)
-	}
-
-	if names == nil {
-		return nil
-	}
-
-	if err := s.replace(f.path, b, names); err != nil {
 		return fmt.Errorf("compact %s: %w", f.path, err)
 	}
 
 	return nil
 }
 
-// gather reads the small files, as many as fit, and returns their names: nil when there
+// gather reads the small files, as many as fit, and returns which these are: nil when there
 // are few.
 func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []string, error) {
 	small, err := choose(ctx, files)
@@ -95,18 +95,15 @@ func gather(ctx context.Context, f *folder, files []string) (*ship.Batch, []stri
 	}
 
 	b := &ship.Batch{Table: f.table, Job: f.job}
-	var names []string
 	var words record.Words
 	for _, path := range small {
 		if err := readInto(b, &words, path); err != nil {
 			return nil, nil, err
 		}
-
-		names = append(names, filepath.Base(path))
 	}
 
 	b.Raws.Words, b.Raws.Bytes = words.List(), words.Bytes()
-	return b, names, nil
+	return b, small, nil
 }
 
 // choose returns the small files that fit into memory together, by their footers. A file of another
@@ -194,48 +191,24 @@ func appendRows[T any](to *[]T, path string) error {
 
 // replace writes the rows as one file and removes those that it replaces. The file is named by
 // what it replaces: one that a crash left is written over by the same rows.
-func (s *Sink) replace(folder string, b *ship.Batch, names []string) error {
+func (s *Sink) replace(folder string, b *ship.Batch, paths []string) error {
+	var names []string
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+
 	name := layout.CompactedPrefix + record.HashID(names...).String() + layout.Suffix
 	if err := s.writeFile(folder, name, b, names); err != nil {
 		return err
 	}
 
-	return remove(folder, names)
+	return remove(paths)
 }
 
-// sweep removes what compacted files replace: a crash left it. Readers leave it out meanwhile
-// (schemas/parquet.Current).
-func sweep(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err
-	}
-
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), layout.CompactedPrefix) || !strings.HasSuffix(e.Name(), layout.Suffix) {
-			continue
-		}
-
-		names, err := layout.Replaces(filepath.Join(folder, e.Name()))
-		if err != nil {
-			return err
-		}
-
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-			return !slices.ContainsFunc(entries, func(f os.DirEntry) bool { return f.Name() == name })
-		})
-		if err := remove(folder, names); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// remove removes files of a folder; those that are gone are no error.
-func remove(folder string, names []string) error {
-	for _, name := range names {
-		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// remove removes files; those that are gone are no error.
+func remove(paths []string) error {
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

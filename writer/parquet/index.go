@@ -33,11 +33,7 @@ func rangesOf(b *ship.Batch) []layout.Range {
 		}
 
 		r.Last = r.First
-		if n := len(ranges); n > 0 && compareOwners(ranges[n-1], r) == 0 {
-			extend(&ranges[n-1], r)
-		} else {
-			ranges = append(ranges, r)
-		}
+		ranges = join(ranges, r)
 	}
 
 	return merged(ranges)
@@ -48,9 +44,16 @@ func compareOwners(a, b layout.Range) int {
 	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Owner, b.Owner))
 }
 
-// extend makes r reach over another range of the same owner.
-func extend(r *layout.Range, by layout.Range) {
-	r.First, r.Last = min(r.First, by.First), max(r.Last, by.Last)
+// join adds a range. The one before it reaches over it where it is of the same owner.
+func join(ranges []layout.Range, r layout.Range) []layout.Range {
+	n := len(ranges)
+	if n == 0 || compareOwners(ranges[n-1], r) != 0 {
+		return append(ranges, r)
+	}
+
+	last := &ranges[n-1]
+	last.First, last.Last = min(last.First, r.First), max(last.Last, r.Last)
+	return ranges
 }
 
 // merged returns one range an owner, sorted.
@@ -58,11 +61,7 @@ func merged(ranges []layout.Range) []layout.Range {
 	slices.SortFunc(ranges, compareOwners)
 	one := ranges[:0]
 	for _, r := range ranges {
-		if n := len(one); n > 0 && compareOwners(one[n-1], r) == 0 {
-			extend(&one[n-1], r)
-		} else {
-			one = append(one, r)
-		}
+		one = join(one, r)
 	}
 
 	return one

@@ -8,7 +8,7 @@
 // way to a higher version. Rows in a file are sorted by their identity.
 //
 // Small files are compacted: the new file lists in its footer those whose rows it
-// holds, readers leave these out (schemas/parquet.Current), then they are removed.
+// holds, readers leave these out (schemas/parquet.Files), then they are removed.
 //
 // Caveat: a reader that listed a folder may find a file of it removed a moment
 // later; it lists again.
