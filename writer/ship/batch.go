@@ -78,40 +78,39 @@ func (b *Batch) span(o *Origin) {
 
 // slice returns rows [i, j) as a batch of its own.
 func (b *Batch) slice(i, j int) *Batch {
-	others := make([]bool, b.Len())
-	for k := range others {
-		others[k] = k < i || k >= j
-	}
-
-	s := *b.missing(others)
+	s := b.only(func(k int) bool { return i <= k && k < j })
 	s.seal()
-	return &s
+	return s
 }
 
-// missing returns the rows that are not in stored, under the Query of b.
+// missing returns the rows that are not in stored.
 func (b *Batch) missing(stored []bool) *Batch {
 	if !slices.Contains(stored, true) {
 		return b
 	}
 
-	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day}
-	s.Ranks = without(b.Ranks, stored)
-	s.Steps = without(b.Steps, stored)
-	s.Communications = without(b.Communications, stored)
-	s.Raws = row.Raws{Rows: without(b.Raws.Rows, stored), Words: b.Raws.Words}
-	s.Verdicts = without(b.Verdicts, stored)
-	s.Ledger = without(b.Ledger, stored)
-	s.Unplaced, s.Sent = b.Unplaced, b.Sent
+	return b.only(func(i int) bool { return !stored[i] })
+}
+
+// only returns the rows that are wanted, under the Query of b.
+func (b *Batch) only(wanted func(i int) bool) *Batch {
+	s := &Batch{Table: b.Table, Job: b.Job, Day: b.Day, Unplaced: b.Unplaced, Sent: b.Sent}
+	s.Ranks = those(b.Ranks, wanted)
+	s.Steps = those(b.Steps, wanted)
+	s.Communications = those(b.Communications, wanted)
+	s.Raws = row.Raws{Rows: those(b.Raws.Rows, wanted), Words: b.Raws.Words}
+	s.Verdicts = those(b.Verdicts, wanted)
+	s.Ledger = those(b.Ledger, wanted)
 	s.seal()
 	s.Query = b.Query
 	return s
 }
 
-// without returns the rows that are not stored.
-func without[T any](rows []T, stored []bool) []T {
+// those returns the rows that are wanted.
+func those[T any](rows []T, wanted func(i int) bool) []T {
 	var kept []T
 	for i := range rows {
-		if !stored[i] {
+		if wanted(i) {
 			kept = append(kept, rows[i])
 		}
 	}

@@ -54,8 +54,9 @@ func (s *Shipper) sift(ctx context.Context, c *Batch) (*Batch, error) {
 		return nil, err
 	}
 
-	s.countTable(c.Table, func(t *TableStats) { t.Found += uint64(marked(stored)) })
-	return c.missing(stored), nil
+	rest := c.missing(stored)
+	s.countTable(c.Table, func(t *TableStats) { t.Found += uint64(c.Len() - rest.Len()) })
+	return rest, nil
 }
 
 // stored asks the sink, for as long as it takes, and adds the dead rows.
@@ -149,12 +150,7 @@ func (s *Shipper) resolve(ctx context.Context, b *Batch) (*Batch, error) {
 
 	s.count(func(st *Stats) { st.Doubts++ })
 	if slices.Contains(stored, true) {
-		absent := make([]bool, len(stored))
-		for i := range stored {
-			absent[i] = !stored[i]
-		}
-
-		s.done(b.missing(absent))
+		s.done(b.only(func(i int) bool { return stored[i] }))
 	}
 
 	return b.missing(stored), nil
@@ -204,18 +200,6 @@ func (s *Shipper) done(b *Batch) {
 	if b.Table != row.LedgerTable {
 		s.accounts = appendAccounts(s.accounts, b)
 	}
-}
-
-// marked is how many marks are set.
-func marked(marks []bool) int {
-	n := 0
-	for _, m := range marks {
-		if m {
-			n++
-		}
-	}
-
-	return n
 }
 
 // account writes the entries of the batches stored so far when it is time, or
