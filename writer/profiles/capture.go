@@ -207,7 +207,7 @@ func (t *capture) giveCollectives(f *profileFile, out *output, rank *rankOutput)
 	}
 
 	if from, to := t.work.extent(); to > from {
-		rank.Computed(from+t.base, to+t.base)
+		rank.computed = interval{from + t.base, to + t.base}
 	}
 }
 

@@ -28,15 +28,10 @@ var (
 	errCut = errors.New("cut: it ends in the middle")
 )
 
-// piece takes what begins at b[i], where no space is, or nothing is left. Where b ends too early it
-// returns errShort and is called again with more: it must have done nothing that lasts by then.
-// io.EOF is the end, whatever follows.
-type piece func(b []byte, i int) (end int, err error)
-
 // scanDocument reads a JSON document of any length: a list of elements, or an object that has the list
 // under a name and small values beside it. It calls each with the elements, and beside with the key and
 // value of all that stands beside the list. The error says at which byte the document breaks off.
-func scanDocument(r io.Reader, list string, beside func(key, value []byte), each piece) error {
+func scanDocument(r io.Reader, list string, beside func(key, value []byte), each func(b []byte, i int) (end int, err error)) error {
 	var object, inList bool // what has been begun and not ended
 	return scanPieces(r, func(b []byte, i int) (int, error) {
 		if object && !inList && i < len(b) && b[i] == '}' {
@@ -118,8 +113,10 @@ func scanObjects(r io.Reader, each func(object []byte)) error {
 	})
 }
 
-// scanPieces has take take all of r.
-func scanPieces(r io.Reader, take piece) error {
+// scanPieces has take take all of r, piece by piece: what begins at b[i], where no space is, or nothing is
+// left. Where b ends too early take returns errShort and is called again with more: it must have done
+// nothing that lasts by then. io.EOF is the end, whatever follows.
+func scanPieces(r io.Reader, take func(b []byte, i int) (end int, err error)) error {
 	var offset int64 // of what is not taken yet
 	var err error    // of take
 	s := bufio.NewScanner(r)

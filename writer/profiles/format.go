@@ -116,7 +116,8 @@ type rankOutput struct {
 	ranges []record.Record
 	// Partly says that steps are marked of which the profile holds only a part, so they are left out.
 	Partly bool
-	// computed is from the first to the last that the rank computed.
+	// computed is from the first to the last that the rank computed: a profile that marks no step, and has
+	// no range, may have that.
 	computed interval
 	// What was written: from the first to the last of the ranges, in files in order, under names that
 	// are no segments' yet.
@@ -141,10 +142,6 @@ func (r *rankOutput) Add(rec *record.Record) {
 
 	r.ranges = append(r.ranges, one)
 }
-
-// Computed notes from when to when a rank computed: a profile that marks no step, and has no range, may
-// have that.
-func (r *rankOutput) Computed(from, to int64) { r.computed = interval{from, to} }
 
 // hostEnd is the host's end of a range where it is known, else its own.
 func hostEnd(r *record.Record) int64 {

@@ -41,16 +41,13 @@ const (
 	sqliteOptions = "?immutable=1&mode=ro&_pragma=query_only(1)&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)&_pragma=cache_size(-4096)&_pragma=temp_store(2)&vfs="
 )
 
-// oneFile is the file system that SQLite sees.
-type oneFile struct{ f *profileFile }
-
-// Open implements fs.FS.
-func (o oneFile) Open(name string) (fs.File, error) {
+// Open implements fs.FS: it is the file system that SQLite sees.
+func (d *database) Open(name string) (fs.File, error) {
 	if name != sqliteName {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 
-	return o.f.raw()
+	return d.file.raw()
 }
 
 // openDatabase opens a SQLite file.
@@ -62,7 +59,7 @@ func openDatabase(ctx context.Context, f *profileFile) (d *database, err error) 
 		}
 	}()
 	var name string
-	if name, d.vfs, err = vfs.New(oneFile{f}); err != nil {
+	if name, d.vfs, err = vfs.New(d); err != nil {
 		return d, err
 	}
 
