@@ -25,6 +25,7 @@ import (
 
 	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/schemas/row"
+	"github.com/laggard-dev/laggard/writer/segment"
 )
 
 // Where the ledger lies in a profiling directory: in a folder whose dot keeps it from being taken for a job.
@@ -35,13 +36,9 @@ const (
 
 // file is the ledger file as the Ledger uses it; tests put failures into it.
 type file interface {
+	segment.File
 	io.ReaderAt
-	io.Writer
-	Stat() (fs.FileInfo, error)
-	Truncate(size int64) error
-	Sync() error
 	Fd() uintptr
-	Close() error
 }
 
 // Ledger appends to the account of one profiling directory. Its methods may be
@@ -263,11 +260,12 @@ func (l *Ledger) Append(rows ...row.Ledger) error {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.locked(l.clean); err != nil {
-		return fmt.Errorf("append to ledger %s: %w", l.path, err)
+	err := l.clean()
+	if err == nil {
+		err = l.locked(func() error { return l.write(lines) })
 	}
 
-	if err := l.locked(func() error { return l.write(lines) }); err != nil {
+	if err != nil {
 		return fmt.Errorf("append to ledger %s: %w", l.path, err)
 	}
 
@@ -280,7 +278,7 @@ func (l *Ledger) clean() error {
 		return nil
 	}
 
-	return l.drop()
+	return l.locked(l.drop)
 }
 
 // write appends whole lines and syncs. On an error it takes back what it wrote.
@@ -369,11 +367,7 @@ func (l *Ledger) copyTo(w io.Writer, from, to int64) error {
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var err error
-	if l.staleTo != 0 {
-		err = l.locked(l.clean)
-	}
-
+	err := l.clean()
 	if l.f != nil {
 		err = errors.Join(err, l.f.Close())
 		l.f = nil
