@@ -79,11 +79,11 @@ func (o *agentOptions) register(c *cobra.Command) {
 
 // check reads the settings that are words.
 func (o *agentOptions) check() error {
-	if err := o.shipping.check(o.Store); err != nil {
+	var err error
+	if o.Intake, err = o.shipping.options(o.Store); err != nil {
 		return err
 	}
 
-	var err error
 	if o.Cap, err = ageing.ParseSize(o.cap); err != nil || o.Cap <= 0 {
 		return usage("--cap %s: want a size such as 5000MB or 5GiB", o.cap)
 	}
@@ -118,10 +118,6 @@ func (o *agentOptions) check() error {
 	}
 
 	o.TrustUIDs, o.Logger = o.uids(), newLogger()
-	if o.Intake, err = o.shipping.options(); err != nil {
-		return err
-	}
-
 	// Less would end the agent before the last rows are shipped; Kubernetes kills after 30 seconds.
 	if o.Grace < time.Second {
 		return usage("--grace %s: a second at least", o.Grace)

@@ -200,11 +200,6 @@ func (a *analysis) drawn() *frame.Frame {
 	return a.frame
 }
 
-// table writes the verdict for a terminal, or for a file that it was sent to.
-func (a *analysis) table(w io.Writer, v *verdict.Verdict) error {
-	return a.printer(w).Table(v)
-}
-
 // printer writes in words what the output can show, with the frame for sparklines.
 func (a *analysis) printer(w io.Writer) *report.Printer {
 	p := report.NewPrinter(w)
@@ -246,7 +241,7 @@ Exit code 0: nothing degraded; 3: a node or link is; 4: not enough data to decid
 				return fmt.Errorf("write verdict: %w", err)
 			}
 
-			return exitOf(v, a.minImpact)
+			return exitWith(v.Exit(a.minImpact))
 		},
 	}
 	a.flags(c)
@@ -286,12 +281,12 @@ func (a *analysis) write(w io.Writer, output string, v *verdict.Verdict) error {
 		return report.FaultDiag(w, v, a.drawn(), a.dimension)
 	}
 
-	return a.table(w, v)
+	return a.printer(w).Table(v)
 }
 
-// exitOf returns the verdict's exit code as an error, nil for 0.
-func exitOf(v *verdict.Verdict, minImpact float64) error {
-	if code := v.Exit(minImpact); code != verdict.ExitHealthy {
+// exitWith returns an exit code as an error, nil for 0.
+func exitWith(code int) error {
+	if code != verdict.ExitHealthy {
 		return exitError{code: code}
 	}
 

@@ -296,7 +296,7 @@ func (d *demo) analyze(ctx context.Context) (*verdict.Verdict, error) {
 		return nil, err
 	}
 
-	if err := a.table(d.out, v); err != nil {
+	if err := a.printer(d.out).Table(v); err != nil {
 		return nil, err
 	}
 
@@ -326,7 +326,7 @@ func (d *demo) judge(v *verdict.Verdict) error {
 
 		if !v.Decided {
 			fmt.Fprintln(d.out, "undecided: nobody was slowed, and nobody is named; where other work on this machine disturbs the workers, run it again without")
-			return exitOf(v, defaultMinImpact)
+			return exitWith(v.Exit(defaultMinImpact))
 		}
 
 		fmt.Fprintln(d.out, "right: nobody was slowed and nobody is named")

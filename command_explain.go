@@ -67,7 +67,7 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 
-			return exitOf(v, a.minImpact)
+			return exitWith(v.Exit(a.minImpact))
 		},
 	}
 	a.flags(c)

@@ -49,28 +49,25 @@ func (s *shipping) flags(c *cobra.Command, memory string) {
 	f.BoolVar(&s.asyncInsert, "async-insert", false, "let the server collect the inserts of many agents into few parts (ClickHouse 26.2 and newer)")
 }
 
-// check tells what is wrong with the form of a store's name, and what it can't do.
-func (s *shipping) check(store string) error {
-	if s.asyncInsert && !strings.HasPrefix(store, ddl.Scheme) {
-		return usage("--async-insert: a ClickHouse server collects inserts, so it needs a store clickhouse://user@host:9000/db")
-	}
-
-	if store == "" {
-		return nil
-	}
-
-	return checkStore(store)
-}
-
-// options turns the flags into those of the intake.
-func (s *shipping) options() (intake.Options, error) {
+// options turns the flags into those of the intake, and tells what is wrong with the form of a store's name ("" is
+// none) and what that store can't do.
+func (s *shipping) options(store string) (intake.Options, error) {
 	o := intake.Options{State: s.state, TrustUIDs: s.uids(), AsyncInsert: s.asyncInsert, Logger: newLogger()}
-	selection, ok := rollup.ParseSelection(s.records)
-	if !ok {
+	if s.asyncInsert && !strings.HasPrefix(store, ddl.Scheme) {
+		return o, usage("--async-insert: a ClickHouse server collects inserts, so it needs a store clickhouse://user@host:9000/db")
+	}
+
+	if store != "" {
+		if err := checkStore(store); err != nil {
+			return o, err
+		}
+	}
+
+	var ok bool
+	if o.Records, ok = rollup.ParseSelection(s.records); !ok {
 		return o, usage("--records %s%s", s.records, didYouMean(s.records, []string{"none", "light", "all", "deep"}))
 	}
 
-	o.Records = selection
 	var err error
 	if o.Ship.Memory, err = ageing.ParseSize(s.memory); err != nil || o.Ship.Memory <= 0 {
 		return o, usage("--memory %s: want a size such as 64MiB", s.memory)
@@ -100,11 +97,7 @@ Ranks that a running agent ships are left to it.`,
 				return usage("laggard ingest: --to STORE is missing: parquet:DIR or clickhouse://user@host:9000/db")
 			}
 
-			if err := s.check(to); err != nil {
-				return err
-			}
-
-			o, err := s.options()
+			o, err := s.options(to)
 			if err != nil {
 				return err
 			}

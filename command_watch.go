@@ -272,11 +272,7 @@ func (w *observation) lookOnce(ctx context.Context) error {
 		}
 	}
 
-	if code != verdict.ExitHealthy {
-		return exitError{code: code}
-	}
-
-	return nil
+	return exitWith(code)
 }
 
 // wanted names the jobs that were asked for, where some were.
