@@ -169,7 +169,10 @@ func (a *auditor) read(ctx context.Context, dir string, dirs []segment.RankDir, 
 func (a *auditor) rank(n uint32) *rank {
 	r := a.ranks[n]
 	if r == nil {
-		r = newRank(n)
+		r = &rank{
+			number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, rows: map[ship.Place]ship.Held{},
+			segments: map[row.Ledger]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.Place]uint64{},
+		}
 		a.ranks[n] = r
 	}
 

@@ -33,14 +33,6 @@ type rank struct {
 	batched  map[ship.Place]uint64 // rows of the batches that were acknowledged, of all kinds
 }
 
-// newRank is a rank of which nothing is known.
-func newRank(n uint32) *rank {
-	return &rank{
-		number: n, aged: map[uint64]string{}, losses: map[ship.LedgerKey]row.Ledger{}, rows: map[ship.Place]ship.Held{},
-		segments: map[row.Ledger]row.Ledger{}, names: map[uint64]string{}, batched: map[ship.Place]uint64{},
-	}
-}
-
 // local takes an entry of the local ledger. A loss that was told again after a restart (writer/taskd)
 // has the same key, and counts once.
 func (r *rank) local(l *row.Ledger) {
@@ -100,7 +92,7 @@ func (a *auditor) one(r *rank) {
 
 	gone, goneCalls := a.gone(r)
 	a.segments(r, gone)
-	a.calls(r, goneCalls)
+	a.calls(r, uint64(max(goneCalls, 0)))
 	a.processes(r)
 }
 
@@ -125,9 +117,9 @@ func (a *auditor) calls(r *rank, gone uint64) {
 }
 
 // gone adds the segments that were shipped and then deleted, as the store's ledger
-// remembers them: what of them must be in the store, by kind, and how many calls.
-func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
-	rows, called := map[ship.Place]int64{}, int64(0) // what was emitted and not lost
+// remembers them: what of them was emitted and not lost, by kind, and how many calls.
+func (a *auditor) gone(r *rank) (rows map[ship.Place]int64, calls int64) {
+	rows = map[ship.Place]int64{}
 	for k, l := range r.segments {
 		if _, on := r.disk.names[uint64(k.Segment)]; on {
 			continue
@@ -155,16 +147,11 @@ func (a *auditor) gone(r *rank) (want map[ship.Place]bounds, calls uint64) {
 		}
 
 		if k.Kind == communication {
-			called += n
+			calls += n
 		}
 	}
 
-	want = map[ship.Place]bounds{}
-	for key, n := range rows {
-		want[key] = bounds{uint64(max(n, 0)), uint64(max(n, 0))}
-	}
-
-	return want, uint64(max(called, 0))
+	return rows, calls
 }
 
 // raw is the place of a segment's raw rows of one kind.
@@ -173,7 +160,7 @@ func (r *rank) raw(segment uint64, kind string) ship.Place {
 }
 
 // segments compares the raw rows of each segment and kind.
-func (a *auditor) segments(r *rank, gone map[ship.Place]bounds) {
+func (a *auditor) segments(r *rank, gone map[ship.Place]int64) {
 	want := map[ship.Place]bounds{}
 	for k, b := range r.disk.rows {
 		if k.Table != row.RecordsTable || k.Kind == communication && !a.isRaw(k.Kind) {
@@ -190,8 +177,9 @@ func (a *auditor) segments(r *rank, gone map[ship.Place]bounds) {
 		a.report.Emitted += b.most
 	}
 
-	for k, b := range gone {
-		want[k] = b // its emitted is counted
+	for k, n := range gone { // its emitted is counted
+		most := uint64(max(n, 0))
+		want[k] = bounds{most, most}
 	}
 
 	for k := range r.rows {
