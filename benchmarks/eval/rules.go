@@ -253,42 +253,30 @@ func (o *online) localise(at int) map[string]bool {
 func (o *online) split(group []int32, at int) bool {
 	var last []int32
 	for k := at - fdConsec; k < at; k++ {
-		type value struct {
-			row int32
-			v   float64
-		}
-		var vs []value
-		for _, r := range group {
-			if k >= len(o.tp[r]) {
-				return false
-			}
-
-			vs = append(vs, value{r, o.tp[r][k]})
-		}
-
-		slices.SortFunc(vs, func(a, b value) int { return cmp.Compare(a.v, b.v) })
-		cut, gap := 0, 0.0
-		for i := 1; i < len(vs); i++ {
-			if d := vs[i].v - vs[i-1].v; d > gap {
-				cut, gap = i, d
-			}
-		}
-
-		lower, upper := 0.0, 0.0
-		var who []int32
-		for i, x := range vs {
-			if i < cut {
-				lower += x.v / float64(cut)
-				who = append(who, x.row)
-			} else {
-				upper += x.v / float64(len(vs)-cut)
-			}
-		}
-
-		if cut == 0 || gap < (vs[len(vs)-1].v-vs[0].v)/2 || lower <= 0 || upper/lower <= fdCluster {
+		if slices.ContainsFunc(group, func(r int32) bool { return k >= len(o.tp[r]) }) {
 			return false
 		}
 
+		rows := slices.SortedFunc(slices.Values(group), func(a, b int32) int { return cmp.Compare(o.tp[a][k], o.tp[b][k]) })
+		waits := make([]float64, len(rows))
+		cut, gap := 0, 0.0
+		for i, r := range rows {
+			waits[i] = o.tp[r][k]
+			if i > 0 && waits[i]-waits[i-1] > gap {
+				cut, gap = i, waits[i]-waits[i-1]
+			}
+		}
+
+		if cut == 0 || gap < (waits[len(waits)-1]-waits[0])/2 {
+			return false
+		}
+
+		lower, upper := stat.Mean(waits[:cut], nil), stat.Mean(waits[cut:], nil)
+		if lower <= 0 || upper/lower <= fdCluster {
+			return false
+		}
+
+		who := rows[:cut]
 		slices.Sort(who)
 		if last != nil && !slices.Equal(last, who) {
 			return false
