@@ -19,6 +19,13 @@ type order struct {
 	Leave bool  `json:"leave,omitempty"`
 }
 
+// membership is who trains together from now on.
+type membership struct {
+	Name      string   `json:"name"`      // of the communicator
+	Ranks     []int    `json:"ranks"`     // global ranks, in the ring's order
+	Addresses []string `json:"addresses"` // of their listeners
+}
+
 // span is the steps From … To-1. Cut, when it is one of them, is a step in which
 // this worker's links break once.
 type span struct {
@@ -106,7 +113,7 @@ func (s *server) say(r report) error {
 func (s *server) obey(o order) (over bool, err error) {
 	switch {
 	case o.Join != nil:
-		if err := s.join(*o.Join); err != nil {
+		if err := s.join(o.Join.Name, o.Join.Ranks, o.Join.Addresses); err != nil {
 			return false, err
 		}
 

@@ -75,12 +75,12 @@ func Run(c Config) error {
 		return err
 	}
 	defer w.close()
-	everybody := membership{Name: groupName, Addresses: c.Addresses}
+	var everybody []int
 	for rank := range w.meta.WorldSize {
-		everybody.Ranks = append(everybody.Ranks, rank)
+		everybody = append(everybody, rank)
 	}
 
-	if err := w.join(everybody); err != nil {
+	if err := w.join(groupName, everybody, c.Addresses); err != nil {
 		return err
 	}
 
@@ -99,13 +99,6 @@ func Run(c Config) error {
 
 // groupName is the communicator of all ranks.
 const groupName = "dp0"
-
-// membership is who trains together from now on.
-type membership struct {
-	Name      string   `json:"name"`      // of the communicator
-	Ranks     []int    `json:"ranks"`     // global ranks, in the ring's order
-	Addresses []string `json:"addresses"` // of their listeners
-}
 
 // worker is one rank. Its methods are for one goroutine, as a trainer's main loop.
 type worker struct {
@@ -153,28 +146,28 @@ func (w *worker) close() {
 	w.recorder.Close()
 }
 
-// join makes the ring of the members, anew when there was one, and says who they
-// are in the worker's identity.
-func (w *worker) join(m membership) error {
-	position := slices.Index(m.Ranks, w.meta.Rank)
-	if position < 0 || len(m.Addresses) != len(m.Ranks) {
-		return fmt.Errorf("join ring: rank %d is not one of the %d members with an address each", w.meta.Rank, len(m.Ranks))
+// join makes the ring of the ranks with these listeners, in this order, anew when there was one, and says in
+// the worker's identity who they are. name is that of their communicator.
+func (w *worker) join(name string, ranks []int, addresses []string) error {
+	position := slices.Index(ranks, w.meta.Rank)
+	if position < 0 || len(addresses) != len(ranks) {
+		return fmt.Errorf("join ring: rank %d is not one of the %d members with an address each", w.meta.Rank, len(ranks))
 	}
 
 	if w.ring != nil {
 		w.ring.close()
 	}
 
-	w.meta.WorldSize = len(m.Ranks)
-	w.meta.Groups = []record.Group{{Dim: "dp", Name: m.Name, Index: position, Size: len(m.Ranks), Ranks: m.Ranks}}
-	if w.Experts && len(m.Ranks)%2 == 0 {
-		w.meta.Groups = append(w.meta.Groups, w.pair(m.Ranks, position))
+	w.meta.WorldSize = len(ranks)
+	w.meta.Groups = []record.Group{{Dim: "dp", Name: name, Index: position, Size: len(ranks), Ranks: ranks}}
+	if w.Experts && len(ranks)%2 == 0 {
+		w.meta.Groups = append(w.meta.Groups, w.pair(ranks, position))
 	}
 
 	w.recorder.SetMeta(w.meta)
-	w.reduction = recorder.Op(w.recorder.Intern("allreduce"), w.recorder.Intern(m.Name), parameters/buckets, record.DtypeCode("fp32"))
+	w.reduction = recorder.Op(w.recorder.Intern("allreduce"), w.recorder.Intern(name), parameters/buckets, record.DtypeCode("fp32"))
 	var err error
-	w.ring, err = joinRing(position, len(m.Ranks), w.Listener, m.Addresses, joinTimeout)
+	w.ring, err = joinRing(position, len(ranks), w.Listener, addresses, joinTimeout)
 	return err
 }
 
