@@ -86,6 +86,17 @@ func Replace(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	return errors.Join(f.Close(), SyncDir(filepath.Dir(path)))
 }
 
+// Try finds out whether a directory takes bytes: it writes a page of them, and removes it.
+func Try(dir string) error {
+	f, err := os.CreateTemp(dir, ".try-*")
+	if err != nil {
+		return err
+	}
+
+	_, err = f.Write(make([]byte, os.Getpagesize()))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
 // SyncDir makes the names in a directory durable, where the file system can.
 func SyncDir(path string) error {
 	d, err := os.Open(path)

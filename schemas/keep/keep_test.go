@@ -42,6 +42,19 @@ func TestWrite(t *testing.T) {
 	holds(t, dir, "folder", "state")
 }
 
+// TestTry: a directory that takes bytes is left as it was.
+func TestTry(t *testing.T) {
+	dir := t.TempDir()
+	if err := Try(dir); err != nil {
+		t.Error(err)
+	}
+
+	holds(t, dir)
+	if err := Try(filepath.Join(dir, "missing")); err == nil {
+		t.Error("a folder that isn't there takes bytes")
+	}
+}
+
 // TestRead_NotKept: nothing but a regular file of the size that was expected is read.
 func TestRead_NotKept(t *testing.T) {
 	dir := t.TempDir()

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/laggard-dev/laggard/schemas/keep"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -88,15 +89,9 @@ func diskReady(dir string) func() error {
 	}
 }
 
-// tryWrite writes a page into a directory, and removes it.
+// tryWrite writes into a directory.
 func tryWrite(dir string) error {
-	f, err := os.CreateTemp(dir, ".ready-")
-	if err == nil {
-		_, err = f.Write(make([]byte, os.Getpagesize()))
-		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-	}
-
-	if err != nil {
+	if err := keep.Try(dir); err != nil {
 		return fmt.Errorf("write into %s: %w; make room or lower --cap, and let uid %d write there", dir, err, os.Getuid())
 	}
 

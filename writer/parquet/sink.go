@@ -113,13 +113,7 @@ func (s *Sink) Create(ctx context.Context) error {
 
 // Probe implements ship.Sink.
 func (s *Sink) Probe(context.Context) error {
-	f, err := os.CreateTemp(s.dir, keep.Half+"probe-")
-	if err != nil {
-		return classify("write into Parquet store", err)
-	}
-
-	_, err = f.Write(make([]byte, os.Getpagesize()))
-	return classify("write into Parquet store", errors.Join(err, f.Close(), os.Remove(f.Name())))
+	return classify("write into Parquet store", keep.Try(s.dir))
 }
 
 // globEscape makes a path a pattern that only it matches.
