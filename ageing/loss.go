@@ -117,8 +117,7 @@ func (t *tally) end(r *segment.Reader, offset int64, err error) {
 // refused returns an error of the system's: another look may do better. The end of a
 // file is none, nor what a decompressor says of its content.
 func refused(err error) error {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if _, ok := errors.AsType[syscall.Errno](err); ok {
 		return err
 	}
 

@@ -37,8 +37,7 @@ func unreadable(err error) map[string]bool {
 	told := make(map[string]bool)
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
-			var d *fs.PathError
-			if errors.As(e, &d) {
+			if d, ok := errors.AsType[*fs.PathError](e); ok {
 				told[d.Path] = true
 			}
 		}

@@ -269,8 +269,8 @@ func classify(what string, err error) error {
 		return nil
 	}
 
-	var e *ship.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*ship.Error](err)
+	if !ok {
 		e = kind(err)
 	}
 

@@ -234,8 +234,7 @@ func (f *folder) walk(dir, below string, depth int) {
 
 // cause is an error without the path that a Problem names already.
 func cause(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
 	}
 

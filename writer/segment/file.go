@@ -303,8 +303,7 @@ func retry(call func() error) error {
 
 // dirError names a directory that can't be read, as an fs.PathError, the cause, and what to do.
 func dirError(path string, err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) && pe.Path == path {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok && pe.Path == path {
 		err = pe.Err
 	}
 

@@ -170,8 +170,8 @@ func (r *Reader) damaged(err error) error {
 
 // ofSystem reports whether an error is the system's: another look may do better.
 func ofSystem(err error) bool {
-	var errno unix.Errno
-	return errors.As(err, &errno)
+	_, ok := errors.AsType[unix.Errno](err)
+	return ok
 }
 
 // end tells the end of a file from one that was cut.

@@ -142,8 +142,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // classify returns the *Error in err, or the careful reading of a plain error.
 func classify(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 
