@@ -125,18 +125,18 @@ func (e *Engine) workDiffers(k signal) (spread float64, explained, ok bool) {
 	case explained:
 		return spread, true, spread >= workSpread
 	case e.sharing[k].Usable:
-		return spread, false, max(spread, e.apart(k)) >= workSpread && e.sharing[k].Together() >= residual.SharedCorrelation
+		return spread, false, (spread >= workSpread || k == compute && e.apart() >= workSpread) && e.sharing[k].Together() >= residual.SharedCorrelation
 	}
 
 	return spread, false, spread >= soloSpread
 }
 
-// apart is how much more than the others the replica with most work has lately, as all its stages show in a signal;
-// a logarithm.
-func (e *Engine) apart(k signal) float64 {
+// apart is how much longer than others the replica with most work computes lately, as all its stages show; a logarithm. Own
+// time would not tell: it may be a wait.
+func (e *Engine) apart() float64 {
 	most := 0.0
-	for q := range e.wholes[k].Len() {
-		most = max(most, robust.Finite(float64(e.wholes[k].Middle(q)), 0))
+	for q := range e.wholes[compute].Len() {
+		most = max(most, robust.Finite(float64(e.wholes[compute].Middle(q)), 0))
 	}
 
 	return most

@@ -78,7 +78,7 @@ func (e *Engine) unexplained(missing int, who string, found bool) string {
 	switch {
 	case light:
 		return why + moreWords
-	case missing == 0 && max(e.apart(compute), e.apart(own)) >= identityShare*step:
+	case missing == 0 && e.apart() >= identityShare*step:
 		return ""
 	case missing > 0:
 		return why + ": " + who
