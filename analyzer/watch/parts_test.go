@@ -26,33 +26,33 @@ func TestThresholds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	th := &thresholds{path: path}
+	w := &Watcher{o: Options{Thresholds: path}}
 	write("effect: 0.1\nalarm: 6\n")
-	cfg, changed, err := th.next()
+	cfg, changed, err := w.readThresholds()
 	if err != nil || !changed || cfg.Effect != 0.1 || cfg.Alarm != 6 || cfg.MinEffect != detect.Default().MinEffect {
-		t.Fatalf("next() = %+v, %v, %v", cfg, changed, err)
+		t.Fatalf("readThresholds() = %+v, %v, %v", cfg, changed, err)
 	}
 
-	if _, changed, err = th.next(); changed || err != nil {
-		t.Fatalf("next() of the same file: %v, %v", changed, err)
+	if _, changed, err = w.readThresholds(); changed || err != nil {
+		t.Fatalf("readThresholds() of the same file: %v, %v", changed, err)
 	}
 
 	for bad, want := range map[string]string{
 		`{"efect": 0.1}`: `did you mean effect?`, `{"effect": -1}`: "not a positive number", `{"effect": "x"}`: "is no number", "a: [": "parse",
 	} {
 		write(bad)
-		if _, changed, err := th.next(); changed || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("next() of %s: %v, %v; want %q", bad, changed, err, want)
+		if _, changed, err := w.readThresholds(); changed || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("readThresholds() of %s: %v, %v; want %q", bad, changed, err, want)
 		}
 
-		if _, changed, err := th.next(); changed || err != nil {
-			t.Errorf("next() tells of %s twice: %v, %v", bad, changed, err)
+		if _, changed, err := w.readThresholds(); changed || err != nil {
+			t.Errorf("readThresholds() tells of %s twice: %v, %v", bad, changed, err)
 		}
 	}
 
 	write(`{"effect": 0.2}`)
-	if cfg, changed, err := th.next(); err != nil || !changed || cfg.Effect != 0.2 {
-		t.Fatalf("next() after bad ones = %+v, %v, %v", cfg, changed, err)
+	if cfg, changed, err := w.readThresholds(); err != nil || !changed || cfg.Effect != 0.2 {
+		t.Fatalf("readThresholds() after bad ones = %+v, %v, %v", cfg, changed, err)
 	}
 }
 

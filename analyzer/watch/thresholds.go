@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,25 +21,25 @@ import (
 // maxThresholds bounds the thresholds file.
 const maxThresholds = 64 << 10
 
-// thresholds follows a file of detect.Config's fields (JSON or YAML, the names of
-// the JSON tags). What the file leaves out keeps its default. A ConfigMap's file
-// is replaced by a link, so links are followed here: the operator names the file.
-type thresholds struct {
-	path string
-	last []byte // the content, or why there is none; nil before the first look
-}
+// readThresholds reads the file of detect.Config's fields (JSON or YAML, the names of
+// the JSON tags), if there is one. What it leaves out keeps its default. changed is true when its
+// content is another one than at the last call and could be used; an error is returned once for
+// each content. A ConfigMap's file is replaced by a link, so links are followed here: the operator
+// names the file.
+func (w *Watcher) readThresholds() (cfg detect.Config, changed bool, err error) {
+	path := w.o.Thresholds
+	if path == "" {
+		return cfg, false, nil
+	}
 
-// next reads the file. changed is true when its content is another one than at
-// the last call and could be used; an error is returned once for each content.
-func (t *thresholds) next() (cfg detect.Config, changed bool, err error) {
-	data, err := readBounded(t.path)
+	data, err := readBounded(path)
 	is := data
 	if err != nil {
 		is = []byte(err.Error())
 	}
 
-	same := t.last != nil && bytes.Equal(is, t.last)
-	t.last = is
+	same := w.seen != nil && bytes.Equal(is, w.seen)
+	w.seen = is
 	switch {
 	case same:
 		return cfg, false, nil
@@ -48,9 +49,11 @@ func (t *thresholds) next() (cfg detect.Config, changed bool, err error) {
 
 	cfg, err = parseThresholds(data)
 	if err != nil {
-		return cfg, false, fmt.Errorf("thresholds %s: %w", t.path, err)
+		return cfg, false, fmt.Errorf("thresholds %s: %w", path, err)
 	}
 
+	// The flag counts before the file, whatever the file says.
+	cfg.MinImpact = cmp.Or(w.o.MinImpact, cfg.MinImpact)
 	return cfg, true, nil
 }
 

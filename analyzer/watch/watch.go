@@ -70,10 +70,10 @@ const DefaultForget = time.Hour
 type Watcher struct {
 	o   Options
 	cfg detect.Config
-	// thresholds is nil without a file of them.
-	thresholds *thresholds
-	lock       *os.File        // of Options.StateDir, nil without
-	jobs       map[string]*job // those that are followed, by name
+	// seen is what Options.Thresholds held at the last look, or why it could not be read; nil before the first.
+	seen []byte
+	lock *os.File        // of Options.StateDir, nil without
+	jobs map[string]*job // those that are followed, by name
 
 	// mu guards the status alone: metrics are read from it while a look is under way.
 	mu     sync.Mutex
@@ -89,15 +89,13 @@ func New(o Options) (*Watcher, error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Forget = cmp.Or(o.Forget, DefaultForget)
 	w := &Watcher{o: o, cfg: detect.Default(), jobs: map[string]*job{}, status: Status{Jobs: map[string]JobStatus{}}}
-	if o.Thresholds != "" {
-		w.thresholds = &thresholds{path: o.Thresholds}
-		var err error
-		if w.cfg, _, err = w.thresholds.next(); err != nil {
-			return nil, err
-		}
+	w.cfg.MinImpact = cmp.Or(o.MinImpact, w.cfg.MinImpact)
+	if cfg, changed, err := w.readThresholds(); err != nil {
+		return nil, err
+	} else if changed {
+		w.cfg = cfg
 	}
 
-	w.cfg.MinImpact = cmp.Or(o.MinImpact, w.cfg.MinImpact)
 	if o.StateDir != "" {
 		var err error
 		if w.lock, err = Lock(o.StateDir); err != nil {
@@ -191,11 +189,7 @@ func (w *Watcher) look(ctx context.Context, at feed.Stage) error {
 
 // rethink takes changed thresholds.
 func (w *Watcher) rethink() {
-	if w.thresholds == nil {
-		return
-	}
-
-	cfg, changed, err := w.thresholds.next()
+	cfg, changed, err := w.readThresholds()
 	if err != nil {
 		w.o.Log.Error("thresholds not taken, the last good ones stay", "error", err)
 		w.count(func(s *Status) { s.BadThresholds = err.Error() })
@@ -206,8 +200,6 @@ func (w *Watcher) rethink() {
 		return
 	}
 
-	// The flag counts before the file, whatever the file says later.
-	cfg.MinImpact = cmp.Or(w.o.MinImpact, cfg.MinImpact)
 	w.cfg = cfg
 	for _, j := range w.jobs {
 		if j.engine != nil {
