@@ -100,19 +100,14 @@ type Cluster struct {
 	// the goroutine of looks, never waits for the network.
 	mu    sync.Mutex
 	state state
-	said  map[string]opinions // by job
+	said  map[string]map[string]judgement // by job and node, what the job's last verdict says
+	heard map[string]time.Time            // when each of the jobs was last heard of
 	back  backoff
 	// adopted: what stands on the nodes is known.
 	adopted bool
 	// later are the waits of nodes: the cluster refused a write to them, or does not know
 	// them. The others go on.
 	later map[string]*backoff
-}
-
-// opinions is what a job's last verdict says of nodes.
-type opinions struct {
-	at    time.Time // when the job was last heard of
-	nodes map[string]judgement
 }
 
 // judgement is what a node's condition says, and what an act needs to know of it. Of several jobs'
@@ -177,7 +172,7 @@ func New(o Options) (*Cluster, error) {
 		o.MinImpact = func() float64 { return 0 }
 	}
 
-	c := &Cluster{o: o, wake: NewWaker(), said: map[string]opinions{}, later: map[string]*backoff{},
+	c := &Cluster{o: o, wake: NewWaker(), said: map[string]map[string]judgement{}, heard: map[string]time.Time{}, later: map[string]*backoff{},
 		state: state{Nodes: map[string]*node{}, Seen: map[string]time.Time{}, Jobs: map[string]bool{}}}
 	if err := c.load(); err != nil {
 		return nil, err
@@ -194,7 +189,7 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, least := c.o.Now(), c.o.MinImpact()
-	r := opinions{at: at, nodes: map[string]judgement{}}
+	nodes := map[string]judgement{}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		// Who has recovered is as well as who was never named.
@@ -208,10 +203,10 @@ func (c *Cluster) ObserveAt(v *verdict.Verdict, at time.Time) {
 			o.Status, o.Reason, o.weight = "False", reasonHarmless, impact
 		}
 
-		r.nodes[n.Node] = o
+		nodes[n.Node] = o
 	}
 
-	c.said[v.Job] = r
+	c.said[v.Job], c.heard[v.Job] = nodes, at
 	c.events(v, now)
 	c.wake.Wake()
 }

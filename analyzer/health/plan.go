@@ -116,13 +116,12 @@ func (c *Cluster) wanted(now time.Time) map[string]judgement {
 	// Without a job that is heard of nothing is taken back.
 	fresh := 0
 	for _, job := range slices.Sorted(maps.Keys(c.said)) {
-		r := c.said[job]
-		stale := now.Sub(r.at) > staleAfter
+		stale := now.Sub(c.heard[job]) > staleAfter
 		if !stale {
 			fresh++
 		}
 
-		for name, o := range r.nodes {
+		for name, o := range c.said[job] {
 			if stale {
 				o.Status, o.Reason, o.weight = "Unknown", reasonEnded, 0
 			}
