@@ -50,7 +50,7 @@ func explainCommand() *cobra.Command {
 				}
 			}
 
-			var result *whatif.Result
+			var result *verdict.WhatIf
 			if replay && a.mixed() {
 				fmt.Fprintln(os.Stderr, "laggard: nothing is replayed of two runs under one job name")
 			} else if replay {
@@ -78,11 +78,11 @@ func explainCommand() *cobra.Command {
 }
 
 // explain writes all that was asked for: the replay and the step are nil where they were not.
-func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *whatif.Result, view *arrival.View) error {
+func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *verdict.WhatIf, view *arrival.View) error {
 	if output == "json" {
 		return writeJSON(w, "  ", struct {
 			Verdict *verdict.Verdict `json:"verdict"`
-			WhatIf  *whatif.Result   `json:"what_if,omitempty"`
+			WhatIf  *verdict.WhatIf  `json:"what_if,omitempty"`
 		}{v, result})
 	}
 
@@ -108,7 +108,7 @@ const (
 )
 
 // replay plays the job's steps since the fault began again from its raw ranges.
-func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*whatif.Result, error) {
+func (a *analysis) replay(ctx context.Context, v *verdict.Verdict) (*verdict.WhatIf, error) {
 	repairs, since := repairsOf(v, a.frame)
 	limit := min(mostReplayed, max(leastReplayed, replayedRanks/max(1, len(a.frame.Ranks))))
 	// The job as it runs now: a restart may have moved ranks to other nodes.

@@ -6,14 +6,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/laggard-dev/laggard/analyzer/whatif"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // WhatIf writes what the verdict says that the culprits cost, what the replay of raw
 // ranges says of the same, then how much faster the job would be if everybody worked
 // alike, and how much of that is whose.
-func (p *Printer) WhatIf(v *verdict.Verdict, r *whatif.Result) error {
+func (p *Printer) WhatIf(v *verdict.Verdict, r *verdict.WhatIf) error {
 	p.printf("\n")
 	culpritCosts(p, v, r)
 	p.printf("What if everybody worked alike: the job would be %.2f times as fast (%s replayed, which take %s of the recorded time", r.Slowdown, count(r.Steps, "step"), percent(r.Fidelity))
@@ -54,7 +53,7 @@ func clamp(share float64) float64 { return min(max(share, 0), 1) }
 
 // culpritCosts writes the cost of each culprit and of all, the replay's beside it: the verdict's is
 // of per-step rows and all steps, the replay's of raw ranges and some steps, so they may differ.
-func culpritCosts(p *Printer, v *verdict.Verdict, r *whatif.Result) {
+func culpritCosts(p *Printer, v *verdict.Verdict, r *verdict.WhatIf) {
 	nodes, _ := convicted(v)
 	for _, n := range nodes {
 		beside := ""
@@ -78,7 +77,7 @@ func culpritCosts(p *Printer, v *verdict.Verdict, r *whatif.Result) {
 }
 
 // workers lists the ranks whose repair gains most.
-func workers(p *Printer, r *whatif.Result) {
+func workers(p *Printer, r *verdict.WhatIf) {
 	ranks := slices.Collect(maps.Keys(r.ByRank))
 	slices.SortFunc(ranks, func(a, b int) int {
 		return cmp.Or(cmp.Compare(r.ByRank[b], r.ByRank[a]), cmp.Compare(a, b))

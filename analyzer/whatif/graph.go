@@ -13,7 +13,7 @@
 // all that it needs, so a play is one pass over the list.
 //
 // Invariant: with the recorded durations the replay reproduces the recorded step
-// time; Result.Fidelity is the quotient, and says how far to trust the rest.
+// time; verdict.WhatIf.Fidelity is the quotient, and says how far to trust the rest.
 //
 // Caveat: it needs Communication records with groups. Where the backward pass is
 // not recorded it is what lies between communication, at most three times the

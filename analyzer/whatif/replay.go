@@ -7,6 +7,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/schemas/record"
+	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
 // replay holds the graphs and the ideal duration of each class of operation:
@@ -147,8 +148,8 @@ func (r *replay) alike(but func(o *op) bool) float64 {
 // slowShare is the part of the workers that MW repairs.
 const slowShare = 0.03
 
-// result plays whatever a Result says, each figure one or a few plays of all steps.
-func (r *replay) result(repairs []Repair) *Result {
+// result plays whatever a verdict.WhatIf says, each figure one or a few plays of all steps.
+func (r *replay) result(repairs []Repair) *verdict.WhatIf {
 	workers := r.worst()
 	was, ideal := r.total(asRecorded), r.alike(func(*op) bool { return false })
 	recorded := 0.0
@@ -156,7 +157,7 @@ func (r *replay) result(repairs []Repair) *Result {
 		recorded += float64(s.recorded)
 	}
 
-	res := &Result{
+	res := &verdict.WhatIf{
 		Steps: len(r.steps), Skipped: r.skipped, Fidelity: was / recorded, Slowdown: was / ideal,
 		ByKind: map[string]float64{}, ByRank: map[int]float64{},
 		ByStage: map[int]float64{}, ByReplica: map[int]float64{}, Gain: map[int]float64{},
@@ -173,7 +174,7 @@ func (r *replay) result(repairs []Repair) *Result {
 }
 
 // repair fills what the repairs save, each alone and all together.
-func (r *replay) repair(res *Result, repairs []Repair, was float64) {
+func (r *replay) repair(res *verdict.WhatIf, repairs []Repair, was float64) {
 	if len(repairs) == 0 {
 		return
 	}
@@ -257,7 +258,7 @@ func (r *replay) worst() []int {
 }
 
 // workers fills what is said of single ranks, of stages, and of their replicas.
-func (r *replay) workers(res *Result, workers []int, was, ideal float64) {
+func (r *replay) workers(res *verdict.WhatIf, workers []int, was, ideal float64) {
 	for _, w := range workers {
 		rank := r.ranks[w]
 		res.ByRank[rank] = r.alike(func(o *op) bool { return int(o.rank) == w }) / ideal

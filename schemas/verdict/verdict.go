@@ -1,5 +1,5 @@
-// Package verdict is the contract of `laggard analyze -o json`: what was
-// decided, about whom, on what evidence.
+// Package verdict is the contract of `laggard analyze -o json` and `laggard explain -o json`: what was
+// decided, about whom, on what evidence, and what a replay says of it.
 //
 // Invariant: fields may be added, never renamed; SchemaVersion is 1. Lists are
 // never null. Nothing here knows of Kubernetes, of a store or of statistics.
