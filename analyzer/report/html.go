@@ -49,7 +49,7 @@ func joined(names ...string) string {
 
 // pageTemplate is the page. What it shows in words goes through the same functions as the table's and
 // explain's, so that the three never say a thing in two ways.
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+var pageTemplate = template.Must(template.New("page").Option("missingkey=error").Funcs(template.FuncMap{
 	"times": times, "percent": percent, "seconds": seconds, "evidence": evidenceName, "plain": plain,
 	"ranks": func(r []int) string { return rankList(r, 12) }, "names": func(l []string) string { return names(l, 8) },
 	"title": findingTitle, "sentence": func(s string) string { return sentence(capital(plain(s))) },
@@ -86,22 +86,30 @@ func HTML(w io.Writer, v *verdict.Verdict, f *frame.Frame, step *arrival.View, m
 		return err
 	}
 
-	view := page{
-		Verdict: complete(v), headline: headlineOf(v), Scope: scope(v), Made: made, Facts: facts(v, p, stepTimes), Limits: limits(v, p), Slowest: slowest(v, p, medians, 10), JSON: verdictJSON.String(),
-		HasPicture: len(layers) > 0, Timeline: pictureOfStep(step),
-		Several: len(v.Nodes)+len(v.Links) > 1,
-		Ranks:   len(p.drawn), Steps: len(p.Columns), Stages: stageCount(p),
-		Data: template.JS(data), CSS: template.CSS(pageCSS), JS: template.JS(pageJS), //nolint:gosec // ours, embedded; the data is json.Marshal's, which escapes <, > and &
-	}
+	slowdown, since := "", ""
 	if len(layers) > 0 {
-		view.Slowdown, view.Since = strings.ToLower(layers[0].Name)+" against peers", "of all steps"
+		slowdown, since = strings.ToLower(layers[0].Name)+" against peers", "of all steps"
 		if from := onset(v, p); from > 0 {
-			view.Since = fmt.Sprintf("since step %d", p.Columns[from].Step)
+			since = fmt.Sprintf("since step %d", p.Columns[from].Step)
 		}
 	}
 
-	// The policy goes by hashes, so that nothing that slips into the page can run.
-	view.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hashOf(pageCSS), hashOf(pageJS))
+	// What comes from the job is escaped by html/template but for Data, CSS and JS, which say that they are safe: they
+	// are ours, embedded, and the data is json.Marshal's, which escapes <, > and &.
+	view := map[string]any{
+		"Verdict": complete(v), "Headline": headlineOf(v), "Scope": scope(v), "Made": made,
+		"Facts": facts(v, p, stepTimes), "Limits": limits(v, p), "JSON": verdictJSON.String(),
+		"Slowest":    slowest(v, p, medians, 10),
+		"Slowdown":   slowdown, // what the first layer shows, in words
+		"Since":      since,    // which steps the medians are of
+		"HasPicture": len(layers) > 0, "Timeline": pictureOfStep(step),
+		"Several": len(v.Nodes)+len(v.Links) > 1, // culprits: each has its own sentence
+		"Ranks":   len(p.drawn), "Steps": len(p.Columns), "Stages": stageCount(p),
+		"Data": template.JS(data), "CSS": template.CSS(pageCSS), "JS": template.JS(pageJS), //nolint:gosec // see above
+		// The policy goes by hashes, so that nothing that slips into the page can run.
+		"Policy": fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hashOf(pageCSS), hashOf(pageJS)),
+	}
+
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, view); err != nil {
 		return fmt.Errorf("render report: %w", err)
@@ -118,28 +126,6 @@ func HTML(w io.Writer, v *verdict.Verdict, f *frame.Frame, step *arrival.View, m
 func hashOf(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
-
-// page is what the template sees. What comes from the job is escaped by html/template but for
-// Data, CSS and JS, which say that they are safe.
-type page struct {
-	Verdict *verdict.Verdict
-	headline
-	Scope, Made          string
-	Facts                []fact
-	Limits               []string
-	Slowest              [][]string // see slowest
-	Since                string     // which steps the medians are of
-	Slowdown             string     // what the first layer shows, in words
-	HasPicture           bool
-	Timeline             *stepPicture
-	Several              bool // culprits: each has its own sentence
-	Ranks, Steps, Stages int
-	JSON                 string
-	Policy               string
-	Data                 template.JS
-	CSS                  template.CSS
-	JS                   template.JS
 }
 
 // ratioOf is how many times as long as its peers' a value is, a dash without peers.
