@@ -173,16 +173,15 @@ type comm struct {
 // as one batch, ns.
 const batch = 2000
 
-// begun is an operation and when it began as recorded.
-type begun struct {
-	at int64
-	op
-}
-
 // add makes a rank's program of its ranges. A meeting is two operations of it, to come and to wait.
 // Who is blocked for less than the whole range comes at its start and waits only at its end: in
 // between it computes.
 func (b *builder) add(i int32, rank int, timings []timing) {
+	type begun struct {
+		at int64 // as recorded
+		op
+	}
+
 	byStart(timings)
 	list := make([]begun, 0, 2*len(timings))
 	seen := map[comm]int32{}
