@@ -100,7 +100,6 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 		off = off || slices.ContainsFunc(r.rows.Ranks, func(r row.Rank) bool { return len(r.Off) > 0 })
 		take(&r.rows)
 		info.Steps += len(r.rows.Steps)
-		info.Parts += r.segments
 		addCounts(&counts, &r.counts)
 		o.progress(i+1, len(dirs))
 		return nil
@@ -133,25 +132,35 @@ func (t *tree) of(job string) []segment.RankDir {
 
 // nothing says why a job gave no step.
 func (t *tree) nothing(job string, info Info, c rollup.Counts) error {
-	where := fmt.Sprintf("read job %s in %s: no step in it", quoteIfOdd(job), t.dir)
-	switch {
-	case info.Parts == 0:
-		return fmt.Errorf("%s: its rank directories hold no segment (files named by unix seconds): is the recorder on, does the agent write to this directory?", where)
-	case info.Lines == 0 && len(c.Damaged) > 0:
-		return fmt.Errorf("%s: %d of its %d files are damaged and the others empty: %s", where, len(c.Damaged), info.Parts, c.Damaged[0])
-	case info.Lines == 0 && info.Torn > 0:
-		return fmt.Errorf("%s: no line in its %d files is complete, %d end in the middle of their first: their writer was killed, or has only begun", where, info.Parts, info.Torn)
-	case info.Lines == 0:
-		return fmt.Errorf("%s: nothing stands in its %d files: wait until the agent has written something", where, info.Parts)
-	case info.Unknown == info.Lines:
-		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, info.Parts, c.Odd)
-	case c.LostFor(rollup.BadTime) > 0:
-		return fmt.Errorf("%s: %d lines in %d files, %d of them with a time that can't be right (%s): was the clock of the machine set?", where, info.Lines, info.Parts, c.LostFor(rollup.BadTime), badTime)
-	case info.Unknown > 0:
-		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, info.Parts, info.Unknown, c.Odd)
+	files := 0
+	for _, d := range t.of(job) {
+		list, err := segment.List(d.Path)
+		if err != nil {
+			return fmt.Errorf("read rank %d: %w", d.Rank, err)
+		}
+
+		files += len(list)
 	}
 
-	return fmt.Errorf("%s: %d lines in %d files: is the kind Step on (`laggard trace status`), has a step ended yet?", where, info.Lines, info.Parts)
+	where := fmt.Sprintf("read job %s in %s: no step in it", quoteIfOdd(job), t.dir)
+	switch {
+	case files == 0:
+		return fmt.Errorf("%s: its rank directories hold no segment (files named by unix seconds): is the recorder on, does the agent write to this directory?", where)
+	case info.Lines == 0 && len(c.Damaged) > 0:
+		return fmt.Errorf("%s: %d of its %d files are damaged and the others empty: %s", where, len(c.Damaged), files, c.Damaged[0])
+	case info.Lines == 0 && info.Torn > 0:
+		return fmt.Errorf("%s: no line in its %d files is complete, %d end in the middle of their first: their writer was killed, or has only begun", where, files, info.Torn)
+	case info.Lines == 0:
+		return fmt.Errorf("%s: nothing stands in its %d files: wait until the agent has written something", where, files)
+	case info.Unknown == info.Lines:
+		return fmt.Errorf("%s: none of %d lines in %d files was understood, the first is %s: these are no files of laggard's or TaskD's", where, info.Lines, files, c.Odd)
+	case c.LostFor(rollup.BadTime) > 0:
+		return fmt.Errorf("%s: %d lines in %d files, %d of them with a time that can't be right (%s): was the clock of the machine set?", where, info.Lines, files, c.LostFor(rollup.BadTime), badTime)
+	case info.Unknown > 0:
+		return fmt.Errorf("%s: %d lines in %d files, %d of them not understood (the first is %s): is the kind Step on?", where, info.Lines, files, info.Unknown, c.Odd)
+	}
+
+	return fmt.Errorf("%s: %d lines in %d files: is the kind Step on (`laggard trace status`), has a step ended yet?", where, info.Lines, files)
 }
 
 // notes adds what a person should know of the files.
@@ -208,9 +217,8 @@ func addCounts(sum, c *rollup.Counts) {
 
 // rolled is one rank's rows and account.
 type rolled struct {
-	rows     row.Rows
-	counts   rollup.Counts
-	segments int
+	rows   row.Rows
+	counts rollup.Counts
 }
 
 // again is how often a rank is read anew because a segment was aged away between
@@ -220,12 +228,8 @@ const again = 5
 // rollUp reads the segments of one rank.
 func rollUp(ctx context.Context, dir segment.RankDir, p *rollup.Placement, communications bool) (*rolled, error) {
 	for tries := 1; ; tries++ {
-		segments, err := segment.List(dir.Path)
-		if err != nil {
-			return nil, fmt.Errorf("read rank %d: %w", dir.Rank, err)
-		}
-
-		r := &rolled{segments: len(segments)}
+		r := &rolled{}
+		var err error
 		r.counts, err = rollup.Dir(ctx, dir, p.Options(dir, rollup.None), func(rows *row.Rows) error {
 			r.rows.Add(rows)
 			return nil

@@ -89,7 +89,6 @@ type Info struct {
 	Topology *topology.File
 
 	Steps int // rows of steps
-	Parts int // segments read (files)
 	Lines int // lines read (files)
 	// Unknown counts lines that are neither laggard's nor TaskD's, Torn files that
 	// end in the middle of a line.
