@@ -13,22 +13,6 @@ import (
 // CANN's collective library, reads it.
 const RankTableFile = "hccl.json"
 
-// rankServer is a server by one or more of its names; tables differ in which they have. A rank's id is a number
-// in some and a text in others.
-type rankServer struct {
-	Name    string `json:"server_name"`
-	Host    string `json:"host_name"`
-	ID      string `json:"server_id"`
-	IP      string `json:"host_ip"`
-	SN      string `json:"server_sn"`
-	Devices []struct {
-		Rank json.RawMessage `json:"rank_id"`
-	} `json:"device"`
-}
-
-// node returns the name that a cluster most likely has for the server.
-func (s *rankServer) node() string { return cmp.Or(s.Name, s.Host, s.ID, s.IP, s.SN) }
-
 // readRankTable reads an hccl.json: which rank runs on which server. A server is named
 // by its host name where the table has it, else by its id, address or serial number.
 func readRankTable(path string) (*File, error) {
@@ -37,14 +21,26 @@ func readRankTable(path string) (*File, error) {
 
 // parseRankTable is readRankTable for the content of a file.
 func parseRankTable(b []byte) (*File, error) {
+	// Tables differ in which of a server's names they have. A rank's id is a number in some and a text in others.
+	type server struct {
+		Name    string `json:"server_name"`
+		Host    string `json:"host_name"`
+		ID      string `json:"server_id"`
+		IP      string `json:"host_ip"`
+		SN      string `json:"server_sn"`
+		Devices []struct {
+			Rank json.RawMessage `json:"rank_id"`
+		} `json:"device"`
+	}
+
 	// A table has one of two forms: server_list (version 1.0 and later) or group_list (before).
 	var t struct {
-		Status  string       `json:"status"`
-		Servers []rankServer `json:"server_list"`
+		Status  string   `json:"status"`
+		Servers []server `json:"server_list"`
 		Groups  []struct {
 			Instances []struct {
 				Rank json.RawMessage `json:"rank_id"`
-				rankServer
+				server
 			} `json:"instance_list"`
 		} `json:"group_list"`
 	}
@@ -58,10 +54,11 @@ func parseRankTable(b []byte) (*File, error) {
 
 	f := &File{Nodes: map[string][]int{}}
 	var wrong error // the first rank_id that is none
-	add := func(s rankServer, number json.RawMessage) {
+	add := func(s server, number json.RawMessage) {
 		rank, err := rankNumber(number)
 		wrong = cmp.Or(wrong, err)
-		f.Nodes[s.node()] = append(f.Nodes[s.node()], rank)
+		node := cmp.Or(s.Name, s.Host, s.ID, s.IP, s.SN) // the name that a cluster most likely has for it
+		f.Nodes[node] = append(f.Nodes[node], rank)
 	}
 	for _, s := range t.Servers {
 		for _, d := range s.Devices {
@@ -71,7 +68,7 @@ func parseRankTable(b []byte) (*File, error) {
 
 	for _, g := range t.Groups {
 		for _, i := range g.Instances {
-			add(i.rankServer, i.Rank)
+			add(i.server, i.Rank)
 		}
 	}
 
