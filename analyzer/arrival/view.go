@@ -164,13 +164,7 @@ func (v *View) met(parts map[uint32]int) bool {
 	}
 
 	first := parts[uint32(v.Lines[0].Rank)]
-	for _, l := range v.Lines {
-		if p := parts[uint32(l.Rank)]; p == 0 || p != first {
-			return false
-		}
-	}
-
-	return true
+	return first != 0 && !slices.ContainsFunc(v.Lines, func(l Line) bool { return parts[uint32(l.Rank)] != first })
 }
 
 // partOf finds a rank's part in a collective again by its range.

@@ -352,8 +352,7 @@ func (h *History) Frame(topo *topology.File) (*frame.Frame, error) {
 
 // passed returns what reports whether no process can have another row in a column.
 func (h *History) passed() func(*column) bool {
-	var all []*process
-	h.feed.each(func(p *process) { all = append(all, p) })
+	all := slices.Concat(h.feed.Ranks...)
 	var at place // of the column that was asked for last,
 	next := 0    // and the first process that it may wait for
 	return func(c *column) bool {

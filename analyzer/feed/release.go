@@ -165,11 +165,8 @@ func (f *Feed) send(c *column, observe func(*frame.Column)) {
 	// A metric that nobody recorded in this step is nil for the engine, even if a row had it whose place
 	// another one took.
 	for m, v := range c.V {
-		for _, x := range v {
-			if x == x {
-				out.V[m] = v
-				break
-			}
+		if slices.ContainsFunc(v, func(x float32) bool { return x == x }) {
+			out.V[m] = v
 		}
 	}
 

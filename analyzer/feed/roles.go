@@ -94,17 +94,13 @@ func stagesFromDP(l *frame.Layout, dps [][]int32, positions []position, join *fr
 		}
 	}
 
-	for _, g := range groups {
-		if (g.Dim == "tp" || g.Dim == "cp") && len(g.Ranks) > 1 {
-			return // several data-parallel groups are what tensor parallelism makes
-		}
+	if slices.ContainsFunc(groups, func(g topology.Group) bool { return (g.Dim == "tp" || g.Dim == "cp") && len(g.Ranks) > 1 }) {
+		return // several data-parallel groups are what tensor parallelism makes
 	}
 
 	size := len(dps[0])
-	for _, d := range dps {
-		if len(d) != size || size == 0 {
-			return
-		}
+	if size == 0 || slices.ContainsFunc(dps, func(d []int32) bool { return len(d) != size }) {
+		return
 	}
 
 	slices.SortFunc(dps, func(a, b []int32) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })

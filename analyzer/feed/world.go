@@ -3,6 +3,7 @@ package feed
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,11 +53,7 @@ func newWorld(all []*process, seen [frame.MetricCount]bool, topo *topology.File)
 		w.readNodes(rows)
 	}
 
-	for r := range rows {
-		w.ranks = append(w.ranks, r)
-	}
-
-	slices.Sort(w.ranks)
+	w.ranks = slices.Sorted(maps.Keys(rows))
 	w.attempts = launches(all)
 	w.of = make([][]*process, w.attempts)
 	for _, p := range all {

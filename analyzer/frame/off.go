@@ -107,11 +107,10 @@ func Unrecorded(off []Off, before, after *Column) int {
 		return 0
 	}
 
-	for _, o := range off {
-		if o.FromNs <= after.StartNs && (o.ToNs == 0 || o.ToNs >= before.StartNs) {
-			return int(min(missing, MaxRows))
-		}
+	between := func(o Off) bool { return o.FromNs <= after.StartNs && (o.ToNs == 0 || o.ToNs >= before.StartNs) }
+	if !slices.ContainsFunc(off, between) {
+		return 0
 	}
 
-	return 0
+	return int(min(missing, MaxRows))
 }

@@ -9,20 +9,13 @@ const MaxRows = 1 << 20
 // lengths, and all indices are inside them.
 func (l *Layout) Valid() bool {
 	n := len(l.Ranks)
-	for _, k := range []int{len(l.Present), len(l.Incarnation), len(l.Fresh), len(l.Node), len(l.Role), len(l.Replica)} {
-		if k != n {
-			return false
-		}
+	lengths := []int{len(l.Present), len(l.Incarnation), len(l.Fresh), len(l.Node), len(l.Role), len(l.Replica)}
+	if slices.ContainsFunc(lengths, func(k int) bool { return k != n }) {
+		return false
 	}
 
 	in := func(v []int32, limit int) bool {
-		for _, x := range v {
-			if x < None || int(x) >= limit {
-				return false
-			}
-		}
-
-		return true
+		return !slices.ContainsFunc(v, func(x int32) bool { return x < None || int(x) >= limit })
 	}
 	ok := l.Stages >= 0 && l.Stages <= MaxRows && in(l.Node, len(l.Nodes)) && in(l.Role, len(l.Roles)) && in(l.Replica, len(l.Replicas)) && len(l.Partial) == len(l.Replicas)
 	rows := func(v []int32) bool { return in(v, n) && !slices.Contains(v, None) }

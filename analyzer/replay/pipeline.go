@@ -51,12 +51,7 @@ func (c *clock) play(forward float64, micro, m int) float64 {
 		}
 	}
 
-	end := 0.0
-	for _, t := range c.at {
-		end = max(end, t)
-	}
-
-	return end
+	return slices.Max(c.at)
 }
 
 // advance plays the passes of stage p that need nothing that is not done yet, and

@@ -120,14 +120,7 @@ func (t *tree) load(ctx context.Context, job string, take func(*row.Rows), o Opt
 
 // of returns the rank directories of a job.
 func (t *tree) of(job string) []segment.RankDir {
-	var dirs []segment.RankDir
-	for _, r := range t.ranks {
-		if r.Job == job {
-			dirs = append(dirs, r)
-		}
-	}
-
-	return dirs
+	return slices.DeleteFunc(slices.Clone(t.ranks), func(r segment.RankDir) bool { return r.Job != job })
 }
 
 // nothing says why a job gave no step.

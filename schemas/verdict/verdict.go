@@ -5,6 +5,8 @@
 // never null. Nothing here knows of Kubernetes, of a store or of statistics.
 package verdict
 
+import "slices"
+
 // SchemaVersion is the version of the JSON.
 const SchemaVersion = 1
 
@@ -223,16 +225,10 @@ func (v *Verdict) Counts(n *Node, minImpact float64) float64 {
 // together is what all that is slow costs at most, where no node or link alone reaches minImpact, else 0: equally slow ones
 // hide each other, each alone costs next to nothing.
 func (v *Verdict) together(minImpact float64) float64 {
-	for i := range v.Nodes {
-		if v.Nodes[i].Most() >= minImpact {
-			return 0
-		}
-	}
-
-	for _, l := range v.Links {
-		if l.JobImpact >= minImpact {
-			return 0
-		}
+	alone := slices.ContainsFunc(v.Nodes, func(n Node) bool { return n.Most() >= minImpact }) ||
+		slices.ContainsFunc(v.Links, func(l Link) bool { return l.JobImpact >= minImpact })
+	if alone {
+		return 0
 	}
 
 	return v.Most()
@@ -245,16 +241,10 @@ func (v *Verdict) Exit(minImpact float64) int {
 		return ExitUndecided
 	}
 
-	for i := range v.Nodes {
-		if n := &v.Nodes[i]; Blamed(n.State) && v.Counts(n, minImpact) >= minImpact {
-			return ExitDegraded
-		}
-	}
-
-	for _, l := range v.Links {
-		if Blamed(l.State) && max(l.JobImpact, v.together(minImpact)) >= minImpact {
-			return ExitDegraded
-		}
+	harmful := slices.ContainsFunc(v.Nodes, func(n Node) bool { return Blamed(n.State) && v.Counts(&n, minImpact) >= minImpact }) ||
+		slices.ContainsFunc(v.Links, func(l Link) bool { return Blamed(l.State) && max(l.JobImpact, v.together(minImpact)) >= minImpact })
+	if harmful {
+		return ExitDegraded
 	}
 
 	return ExitHealthy
