@@ -91,41 +91,34 @@ func FormatParallelGroup(groups []record.Group) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
-// heldMembers bounds the members of groups that a GroupFile holds: 128 KiB. There is a
-// GroupFile for each rank that is followed, and in large jobs the largest groups are those
-// of all ranks.
+// heldMembers bounds the members of groups that GroupsOf holds for a rank: 128 KiB. It is asked for
+// each rank that is followed, and in large jobs the largest groups are those of all ranks.
 const heldMembers = 1 << 14
 
-// GroupFile is a rank's parallel_group.json, which may not be there yet: TaskD writes
-// it some steps into a job, and again in the process that takes another's place. Of the
-// largest groups it holds the size alone. It is not safe for concurrent use.
-type GroupFile struct {
-	path   string
-	seen   fs.FileInfo
-	groups []record.Group
-}
+// GroupsOf returns what reads the parallel_group.json of a rank's directory. It may not be there yet:
+// TaskD writes it some steps into a job, and again in the process that takes another's place. Each call returns
+// what the file says now: the same slice while it says the same. A file that is half written, or gone, changes
+// nothing (what is wrong with it, DiscoverAll says). Of the largest groups the size alone is held. The
+// function is not safe for concurrent use.
+func GroupsOf(rankDir string) func() []record.Group {
+	path := filepath.Join(rankDir, ParallelGroupFile)
+	var seen fs.FileInfo
+	var groups []record.Group
+	return func() []record.Group {
+		now, err := os.Lstat(path)
+		if err != nil || seen != nil && os.SameFile(now, seen) && now.Size() == seen.Size() && now.ModTime().Equal(seen.ModTime()) {
+			return groups
+		}
 
-// NewGroupFile returns the file of a rank's directory.
-func NewGroupFile(rankDir string) *GroupFile {
-	return &GroupFile{path: filepath.Join(rankDir, ParallelGroupFile)}
-}
+		seen = now
+		said, err := ParallelGroup(path)
+		fit(said)
+		if err == nil && !slices.EqualFunc(said, groups, sameGroup) {
+			groups = said
+		}
 
-// Groups returns what the file says now: the same slice while it says the same. A file
-// that is half written, or gone, changes nothing (what is wrong with it, Discover says).
-func (f *GroupFile) Groups() []record.Group {
-	now, err := os.Lstat(f.path)
-	if err != nil || f.seen != nil && os.SameFile(now, f.seen) && now.Size() == f.seen.Size() && now.ModTime().Equal(f.seen.ModTime()) {
-		return f.groups
+		return groups
 	}
-
-	f.seen = now
-	groups, err := ParallelGroup(f.path)
-	fit(groups)
-	if err == nil && !slices.EqualFunc(groups, f.groups, sameGroup) {
-		f.groups = groups
-	}
-
-	return f.groups
 }
 
 // fit takes the members away of the largest groups, as many as are beyond heldMembers.

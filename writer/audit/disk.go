@@ -50,7 +50,7 @@ func readDisk(ctx context.Context, dir segment.RankDir, open intake.Open, aged f
 		return true
 	}
 
-	s := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.All, Groups: topology.NewGroupFile(dir.Path).Groups})
+	s := rollup.New(rollup.Options{Job: dir.Job, Rank: dir.Rank, Records: rollup.All, Groups: topology.GroupsOf(dir.Path)})
 	err := s.Feed(dir, begin, func() error {
 		d.take(s, true)
 		return ctx.Err()

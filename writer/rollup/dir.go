@@ -31,7 +31,7 @@ func Dir(ctx context.Context, dir segment.RankDir, o Options, take func(*row.Row
 
 	o.Rank = dir.Rank
 	if o.Groups == nil {
-		o.Groups = topology.NewGroupFile(dir.Path).Groups
+		o.Groups = topology.GroupsOf(dir.Path)
 	}
 
 	s := New(o)

@@ -87,11 +87,11 @@ func (p *Placement) Options(dir segment.RankDir, records Selection) Options {
 // and those of the topology beside them. A group that the rank knows already is the same
 // group.
 func (p *Placement) groupsOf(dir segment.RankDir) func() []record.Group {
-	file := topology.NewGroupFile(dir.Path)
+	read := topology.GroupsOf(dir.Path)
 	var own []record.Group
 	all := p.groups[dir.Rank]
 	return func() []record.Group {
-		now := file.Groups()
+		now := read()
 		if len(now) == 0 || len(own) == len(now) && &own[0] == &now[0] {
 			return all
 		}
