@@ -111,7 +111,7 @@ func (f *Feed) find(at place) (int, bool) {
 func (f *Feed) remap(old []int) {
 	to := make([]int, len(old))
 	for i, rank := range old {
-		to[i] = f.world.row(uint32(rank))
+		to[i] = rowOf(f.world.ranks, rank)
 	}
 
 	n := len(f.Rows)

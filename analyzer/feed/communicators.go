@@ -47,7 +47,7 @@ func (w *world) number() (groups []topology.Group, members [][]int32) {
 			t := &p.Talks[k]
 			g, id := p.communicator(t)
 			if t.Group = byKey[id]; t.Group == 0 {
-				groups, members = append(groups, g), append(members, w.rows(g.Ranks))
+				groups, members = append(groups, g), append(members, rowsOf(w.ranks, g.Ranks))
 				t.Group = int32(len(groups))
 				byKey[id] = t.Group
 			}

@@ -69,7 +69,7 @@ func (w *world) byCommunicators(l *frame.Layout) {
 	pipelined := false
 	var collectives [][]int32
 	for n, g := range list {
-		rows := w.rows(g.Ranks)
+		rows := rowsOf(w.ranks, g.Ranks)
 		switch {
 		case !p2p[n]:
 			collectives = append(collectives, rows)

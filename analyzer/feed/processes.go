@@ -148,7 +148,7 @@ func (f *Feed) build(topo *topology.File) bool {
 	f.Rows = f.world.ranks
 	for _, list := range f.Ranks {
 		for _, p := range list {
-			p.row, p.turn = f.world.row(p.Rank), turn(p, list)
+			p.row, p.turn = rowOf(f.world.ranks, int(p.Rank)), turn(p, list)
 		}
 	}
 

@@ -23,8 +23,8 @@ func assign(l *frame.Layout, groups, seen []topology.Group, models []string) boo
 	var dps [][]int32
 	for _, g := range groups {
 		for i, rank := range g.Ranks {
-			k := rowOf(l, rank)
-			if k < 0 {
+			k := rowOf(l.Ranks, rank)
+			if k < 0 || !l.Present[k] {
 				continue
 			}
 
@@ -40,7 +40,7 @@ func assign(l *frame.Layout, groups, seen []topology.Group, models []string) boo
 			}
 		}
 
-		rows := rowsOf(l, g.Ranks)
+		rows := presentOf(l, g.Ranks)
 		switch g.Dim {
 		case "pp", "tp", "cp":
 			join.Join(rows...)
@@ -72,7 +72,7 @@ func assign(l *frame.Layout, groups, seen []topology.Group, models []string) boo
 // setSizes tells what the groups know of ranks that have no row.
 func setSizes(l *frame.Layout, groups []topology.Group) {
 	for _, g := range groups {
-		here := rowsOf(l, g.Ranks)
+		here := presentOf(l, g.Ranks)
 		for _, k := range here {
 			// The ranks of a data-parallel group do the same work: it has as many as the role, recorded or not.
 			if role := &l.Roles[l.Role[k]]; g.Dim == "dp" && role.Model == "" {
@@ -89,7 +89,7 @@ func setSizes(l *frame.Layout, groups []topology.Group) {
 // were seen in collectives, and nobody sends, there is no pipeline.
 func stagesFromDP(l *frame.Layout, dps [][]int32, positions []position, join *frame.Sets, groups, seen []topology.Group) {
 	for _, g := range seen {
-		if rows := rowsOf(l, g.Ranks); !slices.ContainsFunc(dps, func(d []int32) bool { return containsAll(d, rows) }) {
+		if rows := presentOf(l, g.Ranks); !slices.ContainsFunc(dps, func(d []int32) bool { return containsAll(d, rows) }) {
 			return
 		}
 	}
@@ -214,24 +214,29 @@ func setReplicas(l *frame.Layout, join *frame.Sets) {
 	l.Partial = make([]bool, len(l.Replicas))
 }
 
-// rowOf is the row of a rank that is present, -1 of others.
-func rowOf(l *frame.Layout, rank int) int32 {
-	if k, ok := slices.BinarySearch(l.Ranks, rank); ok && l.Present[k] {
-		return int32(k)
+// rowOf is the row of a rank, -1 where it has none; all are the ranks of the rows, ascending.
+func rowOf(all []int, rank int) int {
+	if k, ok := slices.BinarySearch(all, rank); ok {
+		return k
 	}
 
 	return -1
 }
 
-// rowsOf are the rows of those of the ranks that are present.
-func rowsOf(l *frame.Layout, ranks []int) (rows []int32) {
-	for _, rank := range ranks {
-		if k := rowOf(l, rank); k >= 0 {
-			rows = append(rows, k)
+// rowsOf are the rows of those of some ranks that have one.
+func rowsOf(all, some []int) (rows []int32) {
+	for _, rank := range some {
+		if k := rowOf(all, rank); k >= 0 {
+			rows = append(rows, int32(k))
 		}
 	}
 
 	return rows
+}
+
+// presentOf are the rows of those of some ranks that are present.
+func presentOf(l *frame.Layout, some []int) []int32 {
+	return slices.DeleteFunc(rowsOf(l.Ranks, some), func(k int32) bool { return !l.Present[k] })
 }
 
 // setGroups keeps the groups with two recorded ranks or more, once each, and
@@ -246,7 +251,7 @@ func setGroups(l *frame.Layout, groups []topology.Group) {
 	seen := map[string]bool{}
 	l.Groups = nil
 	for _, g := range groups {
-		rows := rowsOf(l, g.Ranks)
+		rows := presentOf(l, g.Ranks)
 		if len(rows) < 2 {
 			continue
 		}

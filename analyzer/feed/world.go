@@ -84,26 +84,6 @@ func (w *world) readNodes(rows map[int]bool) {
 	}
 }
 
-// row returns the row of a rank, -1 where it has none.
-func (w *world) row(rank uint32) int {
-	if k, ok := slices.BinarySearch(w.ranks, int(rank)); ok {
-		return k
-	}
-
-	return -1
-}
-
-// rows are those of the ranks that have one.
-func (w *world) rows(ranks []int) (rows []int32) {
-	for _, rank := range ranks {
-		if k := w.row(uint32(rank)); k >= 0 {
-			rows = append(rows, int32(k))
-		}
-	}
-
-	return rows
-}
-
 // current returns the processes that a launch's columns show now, by row, nil for a rank without
 // any: those that it began with, and who took their places since. world is the largest that any
 // process of it speaks of, 0 unknown.
