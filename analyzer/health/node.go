@@ -156,15 +156,10 @@ func (a API) change(ctx context.Context, name string, with func(*object) map[str
 	panic("BUG: the last try returns")
 }
 
-// setCondition adds or replaces one condition: that list has a key, so others' stay.
+// setCondition adds or replaces one condition, or takes it off with $patch: that list has a key, so others' stay.
 func (a API) setCondition(ctx context.Context, name string, c map[string]any) error {
 	body := map[string]any{"status": map[string]any{"conditions": []any{c}}}
 	return a.call(ctx, http.MethodPatch, nodePath(name)+"/status", strategicPatch, body, nil)
-}
-
-// removeCondition takes ours off the list.
-func (a API) removeCondition(ctx context.Context, name string) error {
-	return a.setCondition(ctx, name, map[string]any{"type": conditionType, "$patch": "delete"})
 }
 
 // nodesAPage keeps one answer to a few megabytes: a node is ten kilobytes and more,

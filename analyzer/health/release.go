@@ -58,8 +58,9 @@ func (c *Cluster) releases(o *object) (calls []call) {
 	}
 
 	if o.condition() != nil {
+		gone := map[string]any{"type": conditionType, "$patch": "delete"}
 		calls = append(calls, call{node: name, words: fmt.Sprintf("release node %s: condition %s", name, conditionType), done: func() { delete(c.state.Nodes, name) },
-			do: func(ctx context.Context, api API) error { return api.removeCondition(ctx, name) }})
+			do: func(ctx context.Context, api API) error { return api.setCondition(ctx, name, gone) }})
 	}
 
 	return calls
