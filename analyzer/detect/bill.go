@@ -18,12 +18,6 @@ import (
 func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 	faults := e.blame(culprits)
 	p := e.costs.Price(faults)
-	set := func(least, most *float64, a, b float64) {
-		*least, *most = round4(robust.Finite(a, 0)), 0
-		if b = robust.Finite(b, 0); round4(b) > *least {
-			*most = math.Ceil(b*1e4) / 1e4 // it is a bound
-		}
-	}
 	least, most, withMates := 0.0, 0.0, 0.0
 	if len(faults) > 0 {
 		least, most = p[""].Bounds()
@@ -58,7 +52,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 			}
 		}
 
-		set(&n.JobImpact, &n.JobImpactMax, a, b)
+		setCost(&n.JobImpact, &n.JobImpactMax, a, b)
 		switch n.State {
 		case verdict.Degraded:
 			least, most = max(least, a), max(most, b)
@@ -73,7 +67,15 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 	}
 
 	least, most = min(1, least+passing), min(1, most+passingMost)
-	set(&v.JobImpact, &v.JobImpactMax, least, most)
+	setCost(&v.JobImpact, &v.JobImpactMax, least, most)
+}
+
+// setCost states a cost: its lower bound, and the upper one where that is more.
+func setCost(least, most *float64, a, b float64) {
+	*least, *most = round4(robust.Finite(a, 0)), 0
+	if b = robust.Finite(b, 0); round4(b) > *least {
+		*most = math.Ceil(b*1e4) / 1e4 // it is a bound
+	}
 }
 
 // asFarAsGrown is what a node costs at least since a step, all of them for "", as far as steps are longer since, where own time is
@@ -111,7 +113,9 @@ func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	grew := e.grewSinceLinks(slow)
 	others := slices.ContainsFunc([]signal{compute, loading}, func(s signal) bool { return e.tracks[s].Any(e.tracks[s].Degraded) })
 	switch {
-	case grew != grew: // always slow
+	case grew != grew && e.layout.Stages > 1 && !e.allMeet() && !slices.ContainsFunc(slow, func(w link.Slow) bool { return w.Sends() }):
+		return 0, share // always slow: how much of it other stages work meanwhile nothing tells where no collective ends a step for all
+	case grew != grew:
 		return share, max(share, e.pipelined(slow))
 	case grew < shownGrowth*share: // or since before it was told
 		return min(share, max(0, grew)), share

@@ -83,6 +83,17 @@ func TestLink_CostAsGrown(t *testing.T) {
 	}
 }
 
+// TestLink_HiddenBesideStages: where no collective ends a step for all ranks, a later stage's link is slow while earlier stages still work,
+// and no step before it is known: it costs between nothing and all that is waited for it.
+func TestLink_HiddenBesideStages(t *testing.T) {
+	for _, seed := range []uint64{1795983140151, 1795983140188} {
+		v, truth := weighed(t, "standing-link", seed, 0, withGroups)
+		if len(v.Links) != 1 || v.Links[0].JobImpact > truth.Impact || v.Links[0].Most() < truth.Impact || v.Exit(0.03) != verdict.ExitDegraded {
+			t.Errorf("seed %d: links %+v, exit %d; want %.4f within", seed, v.Links, v.Exit(0.03), truth.Impact)
+		}
+	}
+}
+
 // TestTrace_QuickestSends holds on the recorded jobs what a node's network is told by: however long a rank waits in the
 // usual send, and whoever is slow, its quickest one in some steps is the wire's alone, and all wires are as fast.
 func TestTrace_QuickestSends(t *testing.T) {

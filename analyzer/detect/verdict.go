@@ -194,8 +194,8 @@ func (e *Engine) fillLinks(v *verdict.Verdict) {
 		}
 
 		l.Slowdown = math.Round(math.Exp(w.Rise)*1e3) / 1e3
-		cost, _ := e.linkCost(slow[k : k+1])
-		l.JobImpact = round4(cost)
+		least, most := e.linkCost(slow[k : k+1])
+		setCost(&l.JobImpact, &l.JobImpactMax, least, most)
 		l.SinceStep = w.Since
 		l.Detail = fmt.Sprintf("transfers in %s, without what is waited for, take %.4g s a step, %.2f times what they should (%.4g s)",
 			link.Called(w.Name), w.Now, l.Slowdown, w.Now/l.Slowdown)

@@ -236,7 +236,7 @@ func linksTable(p *Printer, links []verdict.Link) {
 			on = "–"
 		}
 
-		lines = append(lines, []string{plain(l.Group), plain(l.State), on, rankList(l.Ranks, 6), times(l.Slowdown), percent(l.JobImpact), fmt.Sprint(l.SinceStep)})
+		lines = append(lines, []string{plain(l.Group), plain(l.State), on, rankList(l.Ranks, 6), times(l.Slowdown), costCell(l.JobImpact, l.JobImpactMax), fmt.Sprint(l.SinceStep)})
 	}
 
 	aligned(p, head, lines, func(i, column int, cell string) string {

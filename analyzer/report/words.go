@@ -278,7 +278,7 @@ func linkSentence(l verdict.Link) string {
 		}
 	}
 
-	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since %s. %s", plain(l.Group), on, times(l.Slowdown), stepAt(l.SinceStep, l.SinceTime), cost(l.JobImpact, 0))
+	return fmt.Sprintf("Transfers of group %s%s take %s as long as those of like groups, since %s. %s", plain(l.Group), on, times(l.Slowdown), stepAt(l.SinceStep, l.SinceTime), cost(l.JobImpact, l.JobImpactMax))
 }
 
 // cost says what an impact means; most is 0 where it is known who waits for whom.

@@ -91,7 +91,7 @@ func compare(said []statement, v *verdict.Verdict) ([]Change, []statement) {
 			name = fmt.Sprint(l.Ranks)
 		}
 
-		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.JobImpact, Since: l.SinceStep}, l.Detail, l)
+		say(statement{Group: name, State: l.State, Cause: verdict.Communication, Impact: l.Most(), Since: l.SinceStep}, l.Detail, l)
 	}
 
 	for _, f := range v.Findings {

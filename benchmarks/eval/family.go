@@ -117,7 +117,7 @@ func said(v *verdict.Verdict, c *simulate.Culprit) (state string, cost, most flo
 
 	for _, l := range v.Links {
 		if l.Group == c.Link && c.Link != "" {
-			return l.State, l.JobImpact, 0
+			return l.State, l.JobImpact, l.JobImpactMax
 		}
 	}
 

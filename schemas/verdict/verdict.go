@@ -158,6 +158,9 @@ type Node struct {
 // Most is what the node costs at most: its JobImpact where groups are known.
 func (n *Node) Most() float64 { return max(n.JobImpact, n.JobImpactMax) }
 
+// Most is what the link costs at most.
+func (l *Link) Most() float64 { return max(l.JobImpact, l.JobImpactMax) }
+
 // Most is what all culprits cost at most: JobImpact where groups are known.
 func (v *Verdict) Most() float64 { return max(v.JobImpact, v.JobImpactMax) }
 
@@ -180,9 +183,11 @@ type Link struct {
 	State     string   `json:"state"`
 	Slowdown  float64  `json:"slowdown"`
 	JobImpact float64  `json:"job_impact"`
-	SinceStep int64    `json:"since_step"`
-	SinceTime string   `json:"since_time,omitempty"`
-	Detail    string   `json:"detail,omitempty"`
+	// JobImpactMax is the same at most where how much of it hides beside other work is not known, else 0.
+	JobImpactMax float64 `json:"job_impact_max,omitempty"`
+	SinceStep    int64   `json:"since_step"`
+	SinceTime    string  `json:"since_time,omitempty"`
+	Detail       string  `json:"detail,omitempty"`
 }
 
 // Finding is something about the job that no node is to blame for. A JobImpact of 0 is one that
@@ -226,7 +231,7 @@ func (v *Verdict) Counts(n *Node, minImpact float64) float64 {
 // hide each other, each alone costs next to nothing.
 func (v *Verdict) together(minImpact float64) float64 {
 	alone := slices.ContainsFunc(v.Nodes, func(n Node) bool { return n.Most() >= minImpact }) ||
-		slices.ContainsFunc(v.Links, func(l Link) bool { return l.JobImpact >= minImpact })
+		slices.ContainsFunc(v.Links, func(l Link) bool { return l.Most() >= minImpact })
 	if alone {
 		return 0
 	}
@@ -242,7 +247,7 @@ func (v *Verdict) Exit(minImpact float64) int {
 	}
 
 	harmful := slices.ContainsFunc(v.Nodes, func(n Node) bool { return Blamed(n.State) && v.Counts(&n, minImpact) >= minImpact }) ||
-		slices.ContainsFunc(v.Links, func(l Link) bool { return Blamed(l.State) && max(l.JobImpact, v.together(minImpact)) >= minImpact })
+		slices.ContainsFunc(v.Links, func(l Link) bool { return Blamed(l.State) && max(l.Most(), v.together(minImpact)) >= minImpact })
 	if harmful {
 		return ExitDegraded
 	}
