@@ -234,10 +234,12 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 }
 
 // anotherModel reports whether a role was moved to a node where it takes longer by no more than hosts of one model differ:
-// this one from the one before, and by as much those of the other stages.
+// this one from the one before, and by as much those of the other stages. A node that another role left when it was slow there
+// is none.
 func (e *Engine) anotherModel(s signal, g int) bool {
 	effect, _ := e.alone[s].Last(g)
-	return e.alone[s].Moved(g) && effect < 2*modelSpread
+	_, met := e.carried[e.layout.Nodes[e.home[g]]]
+	return e.alone[s].Moved(g) && effect < 2*modelSpread && !met
 }
 
 // leadsAlone reports whether a role with more own time than it had waits for nobody: no link of its groups is

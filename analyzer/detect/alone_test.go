@@ -181,6 +181,11 @@ func TestAlone_RestartMovesStages(t *testing.T) {
 		}
 	}
 
+	for seed := range uint64(4) { // no more than two models of hardware differ, but the node took less before
+		job.Faults = []simulate.Fault{{Kind: simulate.Compute, Node: 2, Factor: 1.13, From: 80}}
+		exactly(t, "healthy", seed, plain(job))
+	}
+
 	job.Faults = nil
 	job.Devices = []simulate.Device{{Nodes: []int{1, 2}, Factor: 1.05}} // older ones, to which other stages come
 	for seed := range uint64(4) {

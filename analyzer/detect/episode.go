@@ -217,6 +217,17 @@ func (e *Engine) carry(l *frame.Layout) {
 		}
 	}
 
+	for _, s := range []signal{compute, loading} {
+		t := e.alone[s]
+		for g, rows := range e.residents {
+			if node := e.nodeOf(int(rows[0])); e.home[g] >= 0 && !t.Healthy(g) && gone(int(rows[0])) {
+				if _, known := e.carried[node]; !known {
+					e.carried[node] = carry{Signal: s, At: e.analysed, Case: verdict.Node{SinceStep: t.Since(g), DetectedStep: t.Detected(g)}}
+				}
+			}
+		}
+	}
+
 	if moved {
 		e.closeCases()
 	}
@@ -253,8 +264,14 @@ func (e *Engine) adopt() {
 	}
 }
 
-// slowNow reports whether any rank of the node is suspect or worse.
+// slowNow reports whether any rank of the node, or a role that is at home there, is suspect or worse.
 func (e *Engine) slowNow(node string) bool {
+	for g, n := range e.home {
+		if n >= 0 && e.layout.Nodes[n] == node && slices.ContainsFunc(e.alone[:], func(t *sequential.Test) bool { return !t.Healthy(g) }) {
+			return true
+		}
+	}
+
 	return e.anyOn(node, func(t *sequential.Test, r int) bool { return !t.Healthy(r) })
 }
 
