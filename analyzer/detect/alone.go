@@ -218,6 +218,14 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 	}
 	always := func(int) bool { return true }
 	list(compute, always)
+	for k := range slow { // its forward passes may be longer by waits for each other within it
+		u := &slow[k]
+		inForward, _ := u.test.Last(u.at)
+		if all, _ := e.alone[own].Last(u.at); e.alone[own].Active(u.at) && inForward < computeShare*all {
+			u.test, u.signal = e.alone[own], own
+		}
+	}
+
 	list(loading, always)
 	if len(slow) == 0 {
 		var rises map[int32]float64

@@ -50,6 +50,27 @@ func TestAlone_StageOnOneNode(t *testing.T) {
 	}
 }
 
+// TestAlone_WaitsInItsForwardPasses: a host delays the ranks of its stage, now this one more, now that one. They wait for each other
+// inside their forward passes, which get a little longer, and are not what is slow.
+func TestAlone_WaitsInItsForwardPasses(t *testing.T) {
+	for seed := range uint64(4) {
+		j := newJob(seed)
+		j.shape(4, 2, 4, 8)
+		j.tpShared, j.seq, j.unrecorded, j.steps = true, 0, 0, 240
+		j.fault = func(rank, node, step int) effect {
+			if node == 2 && step >= 80 {
+				return effect{host: 0.4, forward: 1 + 0.1*float64((rank+step)%2)}
+			}
+
+			return effect{}
+		}
+		v := Analyze(j.frame(), Default())
+		if got := blamed(v); !slices.Equal(got, []string{"host-02"}) || v.Nodes[0].Cause != verdict.HostDelay || v.Nodes[0].Slowdown < 1.25 {
+			t.Errorf("seed %d: %+v, want host-02 for its host", seed, v.Nodes)
+		}
+	}
+}
+
 // TestAlone_OthersWaitWhereNoRangeTells: a node has one or two whole stages, whose backward passes or pauses between
 // them are long. The own time of the other stages holds waits for it, and goes as far from its past.
 func TestAlone_OthersWaitWhereNoRangeTells(t *testing.T) {
