@@ -326,7 +326,7 @@ func (e *Engine) slowLinks() []link.Slow {
 	late := e.lateBy(all)
 	all = slices.DeleteFunc(all, func(w link.Slow) bool {
 		if w.Sends() {
-			return slices.ContainsFunc(w.Ends, func(r int32) bool { return slices.ContainsFunc(e.links.Beside(r), late) })
+			return slices.ContainsFunc(w.Ends, func(r int32) bool { return e.links.AllBeside(r, late) })
 		}
 
 		return e.inForward(w) && (e.awaitsData(int(w.Rows[0]), -1, w.Cost) || e.grewWithWork(w)) || e.lastByTurns(w) || e.waitsForRole(w) || e.beganWithRank(w)

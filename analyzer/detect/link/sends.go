@@ -155,20 +155,23 @@ func (w *Watch) slowSends(other []Slow) (out []Slow) {
 	return out
 }
 
-// Beside is the rows that row r sends to.
-func (w *Watch) Beside(r int32) []int32 { return w.beside[r] }
+// AllBeside reports whether all to whom row r sends are so: then its quickest call may be with one that is.
+func (w *Watch) AllBeside(r int32, is func(p int32) bool) bool {
+	return len(w.beside[r]) > 0 && !slices.ContainsFunc(w.beside[r], func(p int32) bool { return !is(p) })
+}
 
-// awaits reports whether one to whom row r sends is late with each step for a slow group of its own: then all calls wait for it.
+// awaits reports whether those to whom row r sends are late with each step for slow groups of their own: then all its calls wait.
 func (w *Watch) awaits(r int32) bool {
-	for g := range w.groups {
-		rows := w.groups[g].Rows
-		late := func(p int32) bool { return slices.Contains(rows, p) }
-		if !late(r) && slices.ContainsFunc(w.beside[r], late) && (w.slow[g] || w.doubtful(g)) {
-			return true
+	return w.AllBeside(r, func(p int32) bool {
+		for g := range w.groups {
+			rows := w.groups[g].Rows
+			if slices.Contains(rows, p) && !slices.Contains(rows, r) && (w.slow[g] || w.doubtful(g)) {
+				return true
+			}
 		}
-	}
 
-	return false
+		return false
+	})
 }
 
 // asSlow reports whether a row's quickest sends take about as long as those of a slow one.
