@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
+	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -277,5 +279,52 @@ func TestCost_BoundIsRoundedUp(t *testing.T) {
 	v, truth := weighed(t, "light", 77000109, 0, withGroups)
 	if got := accused(v); !slices.Equal(got, truth.SlowNodes) || v.JobImpactMax < truth.Impact {
 		t.Errorf("%v accused, at most %v for %v", got, v.JobImpactMax, truth.Impact)
+	}
+}
+
+// TestCost_WaitsMissingHereAndThere: parts of the waits are missing from the record, other ones in each step. They are in
+// own time then, but not in forward and backward passes.
+func TestCost_WaitsMissingHereAndThere(t *testing.T) {
+	for seed := range uint64(4) {
+		cfg, err := simulate.Sized("healthy", seed, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		plain(simulate.Config{
+			Shape:  simulate.Shape{DP: 4, PP: 4, MicroBatches: 8, RanksPerNode: 4, Order: "tp-cp-pp-dp"},
+			Record: simulate.Recording{Backward: true},
+			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 2, Locals: []int{1}, Factor: 1.3, From: 90}},
+		})(&cfg)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var h feed.History
+		truth, err := simulate.Run(cfg, func(rows *row.Rows) {
+			for i := range rows.Steps {
+				x := &rows.Steps[i]
+				pipe, reduction := int64(0.6*rng.Float64()*float64(x.CommPPNs)), int64(rng.IntN(2))*x.CommDPNs
+				lost := min(pipe+reduction, x.ExposedNs)
+				x.CommNs, x.ExposedNs, x.SelfNs = x.CommNs-lost, x.ExposedNs-lost, x.SelfNs+lost
+				x.CommPPNs, x.CommDPNs = x.CommPPNs-pipe, x.CommDPNs-reduction
+			}
+
+			h.Add(rows)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		f, err := h.Frame(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := truth.Weigh(cfg); err != nil {
+			t.Fatal(err)
+		}
+
+		v := Analyze(f, Default())
+		if got := accused(v); !slices.Equal(got, truth.SlowNodes) || costError(v.JobImpact, truth.Impact) > 0.3 {
+			t.Errorf("seed %d: %v for %.4f, want %v for %.4f", seed, got, v.JobImpact, truth.SlowNodes, truth.Impact)
+		}
 	}
 }

@@ -247,7 +247,7 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	m := f.Effect
 	switch {
 	case m != 0:
-	case f.Has[history.Own] && b.recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && shared):
+	case f.Has[history.Own] && b.recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && (shared || b.habits.Patchy)):
 		m = b.effectAt(history.Own, i, f)
 		if !f.Has[history.Compute] {
 			break

@@ -98,10 +98,10 @@ func (b *Book) OverWindow(saved func(i int) float64) float64 {
 // who waits less for the others at the step's end came later. Buckets of gradients that
 // are reduced beside the backward pass wait for the last lane one after the other, and
 // their times add up to more than a lane was early: where all own time was measured it
-// was no earlier than its work says.
+// was no earlier than its work says. Where waits are missing from the record, they show nothing.
 func (b *Book) late(i int) {
 	b.plain = append(b.plain[:0], b.ends...)
-	if b.layout.Stages < 2 || len(b.ends) < 2 || !b.graph.Known() {
+	if b.layout.Stages < 2 || len(b.ends) < 2 || !b.graph.Known() || b.habits.Patchy {
 		return
 	}
 

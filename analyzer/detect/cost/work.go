@@ -23,6 +23,12 @@ const (
 	habitSample = 5
 	// ownLimit bounds a rank's own time in one step the same way, where it may hold waits.
 	ownLimit = 1.25
+	// patchySpread is by how much of forward and backward passes own time is longer in one of ten steps where waits are missing from the
+	// record here and there: optimizer, host and pauses made 0.03 of it at most in 60 jobs, one lost record of ten 0.12 and more. More than
+	// patchyMost is no part of a step's waits. In one of ten steps none is missing, and passes are patchyPasses of own time.
+	patchySpread = 0.06
+	patchyMost   = 1
+	patchyPasses = 0.75
 	// lostShare of the rank-steps of those that are well have more own time than that where records are missing.
 	lostShare = 0.1
 )
@@ -62,6 +68,8 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 		case s != s:
 			s = expect
 		case expect == expect && b.byForward(r) && !(victims && besideForward(b.charged, r)):
+			s = expect
+		case h.Patchy && !besideForward(b.charged, r) && expect == expect:
 			s = expect
 		case h.Lost && !b.blames(r):
 			s = b.usually(r).without(s, get(fp, r))
@@ -124,6 +132,8 @@ type habits struct {
 	Unseen []float64
 	// Lost tells that own times are long in many steps of ranks that are well: records of Communication are missing.
 	Lost bool
+	// Patchy tells that own times are long by parts of a step, now here, now there: forward and backward passes tell the work.
+	Patchy bool
 }
 
 // byForward reports whether a row's own time is what its forward passes let expect.
@@ -208,7 +218,47 @@ func (b *Book) Learn() {
 		h.Unseen[g] = b.unseen(g)
 	}
 
-	h.Lost = b.lost()
+	h.Lost, h.Patchy = b.lost(), b.patchy()
+}
+
+// patchy reports whether own time holds waits that are missing from the record here and there: it is far longer in some steps
+// than forward and backward passes, which hold none, for they are no longer than it.
+func (b *Book) patchy() bool {
+	if !b.habits.Both {
+		return false
+	}
+
+	var spreads, whole []float64
+	shorter, all := 0, 0
+	for _, r := range history.Sample(b.graph.All()) {
+		if b.blames(int(r)) {
+			continue
+		}
+
+		var beside []float32
+		for i := max(0, b.recent.Count-threshold.Window); i < b.recent.Count; i++ {
+			self, fp, bp := b.recent.At(frame.Self, i), b.recent.At(frame.FP, i), b.recent.At(frame.Backward, i)
+			if self == nil || fp == nil || bp == nil {
+				continue
+			}
+
+			if work := fp[r] + bp[r]; work > 0 && self[r] == self[r] {
+				beside = append(beside, self[r]/work)
+				all++
+				if self[r] < work {
+					shorter++
+				}
+			}
+		}
+
+		if len(beside) >= threshold.MinBold {
+			whole = append(whole, float64(robust.Kth(beside, len(beside)/10)))
+			spreads = append(spreads, float64(robust.Kth(beside, len(beside)*9/10)-robust.Median(beside)))
+		}
+	}
+
+	spread := robust.Median64(spreads)
+	return float64(shorter) < lostShare*float64(all) && robust.Median64(whole) < 1/patchyPasses && spread > patchySpread && spread < patchyMost
 }
 
 // times are what a rank usually takes for its own work, and for forward passes.
