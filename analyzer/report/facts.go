@@ -19,8 +19,13 @@ func facts(v *verdict.Verdict, p *picture, stepTimes []float64) []fact {
 	nodes, links := convicted(v)
 	impact := v.Most()
 	if hours, ok := nodeHours(p, impact, stepTimes, nodes, links); ok && impact > 0 {
-		list = append(list, fact{Value: hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(total(stepTimes)) + " of steps"})
-		list = append(list, fact{Value: hoursText(impact * 24 * float64(p.nodes())), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.nodes(), "node")})
+		most := "" // a bound is said to be one
+		if v.JobImpactMax > v.JobImpact {
+			most = "≤"
+		}
+
+		list = append(list, fact{Value: most + hoursText(hours), Unit: "node-hours", Label: "lost so far", Note: "in " + seconds(total(stepTimes)) + " of steps"})
+		list = append(list, fact{Value: most + hoursText(impact*24*float64(p.nodes())), Unit: "node-hours", Label: "lost a day, if it goes on", Note: "on " + count(p.nodes(), "node")})
 	}
 
 	if impact > 0 {

@@ -65,7 +65,7 @@ func FaultDiag(w io.Writer, v *verdict.Verdict, f *frame.Frame, dims func(group 
 	for _, l := range links {
 		for _, node := range l.Nodes {
 			e := entry(node)
-			e.slow(l.JobImpact)
+			e.slow(l.Most())
 			e.SlowCommunicationRanks = append(e.SlowCommunicationRanks, l.Ranks...)
 			if dims(l.Group) == "pp" && len(l.Ranks) > 0 {
 				e.SlowSendRanks = append(e.SlowSendRanks, l.Ranks[0])

@@ -398,6 +398,13 @@ func TestHTML_WithoutPicture(t *testing.T) {
 			t.Errorf("%s: headline %q, want %q", name, h, headlineOf(v).Title)
 		}
 
+		text := eval[string](t, b, `document.body.innerText`)
+		for _, l := range v.Links { // each row says what its link costs, at most where that is all that is known
+			if want := Costs(l.JobImpact, l.JobImpactMax); !strings.Contains(text, "\t"+want+"\t") {
+				t.Errorf("%s: no cell %q in %q", name, want, text)
+			}
+		}
+
 		b.check(t)
 	}
 }

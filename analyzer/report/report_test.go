@@ -154,6 +154,9 @@ func cases() map[string]*verdict.Verdict {
 	unknown.JobImpact, unknown.JobImpactMax = 0, 0.3
 	v.Nodes = []verdict.Node{unknown}
 	m["at most"] = v
+	hidden := group
+	hidden.JobImpact, hidden.JobImpactMax = 0, 0.25
+	m["link at most"] = &verdict.Verdict{Job: "ar-job", Decided: true, Links: []verdict.Link{hidden}, JobImpactMax: 0.25}
 	inTurns := verdict.Node{Node: "node-0", State: verdict.Degraded, Cause: verdict.Unattributed, Ranks: []int{0}, Slowdown: 1, JobImpact: 0.1, SinceStep: 16}
 	m["in turns"] = &verdict.Verdict{Job: "ar-job", Decided: true, Nodes: []verdict.Node{inTurns}}
 	for name, all := range map[string]float64{"degraded": 0.49, "harmless": 0.004, "link": 0.08, "two": 0.62, "both cheap": 0.006, "wires": 0.27} {
@@ -166,19 +169,20 @@ func cases() map[string]*verdict.Verdict {
 
 func TestTable_SaysWhatWasDecided(t *testing.T) {
 	want := map[string][]string{
-		"healthy":    {"✓ HEALTHY  No node slows this job down.", "Job ar-job: 64 ranks, steps 16–439 (21 analyzed), coverage 99%."},
-		"degraded":   {"● DEGRADED  node-0 slows this job down.", "Its rank 0 needs 2.36× as long as peers for computing, since step 16. It costs the job 49% of its time.", "node-0  degraded  compute", "0 (1 of 2)", "17.4 s", "6.90 s", "2.52×"},
-		"harmless":   {"▲ HARMLESS  node-0 is slow, costs 0.4%.", "0.4%"},
-		"both cheap": {"▲ HARMLESS  node-0 and node-5 are slow, cost 0.6%."},
-		"suspect":    {"▲ SUSPECT  No node is degraded. node-0 is under suspicion."},
-		"recovered":  {"✓ HEALTHY", "node-0 is healthy again after a fault that has ended."},
-		"link":       {"The network of group dp-stage0 slows this job down.", "between node-0 and node-1 take 1.40× as long", "LINK (GROUP)"},
-		"finding":    {"✓ HEALTHY  No node is to blame.", "Pipeline stages are unevenly loaded. It costs the job 18% of its time.", "Stage 3 takes 1.62x", "PASSED BY ITSELF", "node-3, ranks 24, 25: slower in steps 210–222, compute"},
-		"undecided":  {"? UNDECIDED  There is not enough data to decide.", "5 steps of 12 needed. Nothing is called healthy that was not measured."},
-		"two":        {"● DEGRADED  2 nodes slow this job down.", "They are node-0 and node-5.", "Together they cost 62% of step time."},
-		"at most":    {"It costs the job at most 30% of its time.", "≤30%"},
-		"in turns":   {"Its rank 0 needs longer than peers in many steps, if not in the middle of the last ones, since step 16."},
-		"wires":      {"node-0 slows this job down.", "It costs the job 27% of its time. It shows in 2 slow groups.\n"},
+		"healthy":      {"✓ HEALTHY  No node slows this job down.", "Job ar-job: 64 ranks, steps 16–439 (21 analyzed), coverage 99%."},
+		"degraded":     {"● DEGRADED  node-0 slows this job down.", "Its rank 0 needs 2.36× as long as peers for computing, since step 16. It costs the job 49% of its time.", "node-0  degraded  compute", "0 (1 of 2)", "17.4 s", "6.90 s", "2.52×"},
+		"harmless":     {"▲ HARMLESS  node-0 is slow, costs 0.4%.", "0.4%"},
+		"both cheap":   {"▲ HARMLESS  node-0 and node-5 are slow, cost 0.6%."},
+		"suspect":      {"▲ SUSPECT  No node is degraded. node-0 is under suspicion."},
+		"recovered":    {"✓ HEALTHY", "node-0 is healthy again after a fault that has ended."},
+		"link":         {"The network of group dp-stage0 slows this job down.", "between node-0 and node-1 take 1.40× as long", "LINK (GROUP)"},
+		"finding":      {"✓ HEALTHY  No node is to blame.", "Pipeline stages are unevenly loaded. It costs the job 18% of its time.", "Stage 3 takes 1.62x", "PASSED BY ITSELF", "node-3, ranks 24, 25: slower in steps 210–222, compute"},
+		"undecided":    {"? UNDECIDED  There is not enough data to decide.", "5 steps of 12 needed. Nothing is called healthy that was not measured."},
+		"two":          {"● DEGRADED  2 nodes slow this job down.", "They are node-0 and node-5.", "Together they cost 62% of step time."},
+		"at most":      {"It costs the job at most 30% of its time.", "≤30%"},
+		"link at most": {"It costs the job at most 25% of its time.", "≤25%"},
+		"in turns":     {"Its rank 0 needs longer than peers in many steps, if not in the middle of the last ones, since step 16."},
+		"wires":        {"node-0 slows this job down.", "It costs the job 27% of its time. It shows in 2 slow groups.\n"},
 	}
 	for name, v := range cases() {
 		var b bytes.Buffer
