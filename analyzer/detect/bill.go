@@ -100,9 +100,9 @@ func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
 	return cost
 }
 
-// linkCost is what the job would save as a share of step time were the transfers of slow groups as fast as they should be: where
-// no rank is slow in its own work, what steps are longer since; else what is waited for them, the mean over the window, or as
-// much at most where a pipeline's ranks always sent slowly.
+// linkCost is what the job would save as a share of step time were the transfers of slow groups as fast as they should be: what
+// steps are longer since, where no rank is slow in its own work; else what is waited for them, the mean over the window. Where no step
+// before is known, or steps hardly grew, it has two bounds: what is waited is the upper one, but the lower where ranks send slowly.
 func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	if len(slow) == 0 {
 		return 0, 0
@@ -114,7 +114,7 @@ func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	others := slices.ContainsFunc([]signal{compute, loading}, func(s signal) bool { return e.tracks[s].Any(e.tracks[s].Degraded) })
 	switch {
 	case grew != grew && e.layout.Stages > 1 && !e.allMeet() && !slices.ContainsFunc(slow, func(w link.Slow) bool { return w.Sends() }):
-		return 0, share // always slow: how much of it other stages work meanwhile nothing tells where no collective ends a step for all
+		return 0, share // how much of it other stages work meanwhile nothing tells where no collective ends a step for all
 	case grew != grew:
 		return share, max(share, e.pipelined(slow))
 	case grew < shownGrowth*share: // or since before it was told

@@ -74,12 +74,14 @@ func (e *Engine) unexplained(missing int, who string, found bool) string {
 		}
 	}
 
+	if !light && missing == 0 && e.apart() >= identityShare*step {
+		return ""
+	}
+
 	why := fmt.Sprintf("since step %d a step takes %.1f %% longer than before, and what is recorded does not say why", since, 100*math.Expm1(step))
 	switch {
 	case light:
 		return why + moreWords
-	case missing == 0 && e.apart() >= identityShare*step:
-		return ""
 	case missing > 0:
 		return why + ": " + who
 	case !e.ownIsWork():

@@ -111,8 +111,7 @@ func (w *Watch) slowBesideStages(g int, cur float32, others int, t float64) (slo
 
 	var equal, alike []float32
 	for k := range w.groups {
-		a, b := &w.groups[k], &w.groups[g]
-		if a.Class == b.Class || a.Dim != b.Dim || a.Size != b.Size || w.hosts[k] != w.hosts[g] || w.cur[k] != w.cur[k] {
+		if w.groups[k].Class == w.groups[g].Class || !w.alike(k, g) {
 			continue
 		}
 
@@ -128,6 +127,12 @@ func (w *Watch) slowBesideStages(g int, cur float32, others int, t float64) (slo
 
 	mid := robust.Median(equal)
 	return len(equal) >= minClass && w.slowBeside(g, cur, mid, max(robust.SpreadAbout(equal, mid), linkNoise), t), mid
+}
+
+// alike reports whether group k, whose transfer is known, is of as many ranks of the same dimension as g, on as many nodes.
+func (w *Watch) alike(k, g int) bool {
+	a, b := &w.groups[k], &w.groups[g]
+	return a.Dim == b.Dim && a.Size == b.Size && w.hosts[k] == w.hosts[g] && w.cur[k] == w.cur[k]
 }
 
 // slowSender is by how much the sends of the slowest of a group's members are slow, a logarithm.
@@ -146,8 +151,7 @@ func (w *Watch) slowSender(g int) (rise float64) {
 func (w *Watch) doubtful(g int) bool {
 	equals, most := 0, float32(math.Inf(-1))
 	for k := range w.groups {
-		a, b := &w.groups[k], &w.groups[g]
-		if k != g && a.Dim == b.Dim && a.Size == b.Size && w.hosts[k] == w.hosts[g] && w.cur[k] == w.cur[k] && w.volumes[k].equal(w.volumes[g]) {
+		if k != g && w.alike(k, g) && w.volumes[k].equal(w.volumes[g]) {
 			equals, most = equals+1, max(most, w.cur[k])
 		}
 	}
