@@ -158,17 +158,7 @@ func TestLeftRingsAreSaid(t *testing.T) {
 	trainer, end := s.ringed(0, 1, 60, 20)
 	trainer.says(`(recorded)`)
 	agent := s.limited(64)
-	for wait := time.Now(); ; <-time.After(100 * time.Millisecond) {
-		code, text := agent.get("/readyz")
-		if code == http.StatusServiceUnavailable && strings.Contains(text, "ring folder") && strings.Contains(text, "descriptors") {
-			break
-		}
-
-		if time.Since(wait) > patience {
-			t.Fatalf("/readyz: %d %s\n%s", code, text, agent.words)
-		}
-	}
-
+	agent.untilReady(http.StatusServiceUnavailable, "ring folder", "descriptors")
 	if err := agent.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
