@@ -136,7 +136,7 @@ func (e *Engine) standing(c *candidate) bool {
 
 	total := e.nodes()
 	if c.onlyOwn() && e.layout.Stages > 1 { // a victim's waits are in own time: only half of the nodes, all their time, are a kind
-		return total >= smallJob && !e.onlyOfNode(c) && (e.halfOfKind(c) || !e.rose(c) && e.forwardOfKind(c))
+		return total >= smallJob && !e.onlyOfNode(c) && (e.halfOfKind(c) || !e.rose(c) && (e.forwardOfKind(c) || e.quickOfKind(c)))
 	}
 
 	k, always, together, ranks, mixed, more, above := total, total, total, e.n, total >= smallJob, 0.0, 0.0
@@ -183,13 +183,25 @@ func (e *Engine) standing(c *candidate) bool {
 
 // halfOfKind reports whether half of the job's nodes, or of those of a rank's role, always had as much own time.
 func (e *Engine) halfOfKind(c *candidate) bool {
-	t := e.tracks[own]
-	least := t.Standing(c.row) / 2
 	half := func(rows []int32) bool {
-		all, had := e.nodesWith(rows, func(p int) bool { return t.Habitual(p) && t.Standing(p) >= max(least, t.Doubt(p)) })
+		all, had := e.everHad(rows, c.row, 1)
 		return all >= commonNodes && 2*had >= all
 	}
 	return half(e.graph.All()) || half(e.layout.Roles[e.layout.Role[c.row]].Rows)
+}
+
+// quickOfKind reports whether as many nodes always had as much less own time as a rank always had more.
+func (e *Engine) quickOfKind(c *candidate) bool {
+	_, slow := e.everHad(e.graph.All(), c.row, 1)
+	_, quick := e.everHad(e.graph.All(), c.row, -1)
+	return slow > 0 && quick >= slow
+}
+
+// everHad is on how many nodes the rows are, and on how many of these one of them always had as much more own time
+// than its peers as a rank has, times sign: at least half as much, and more than chance makes.
+func (e *Engine) everHad(rows []int32, rank int, sign float64) (all, had int) {
+	t := e.tracks[own]
+	return e.nodesWith(rows, func(p int) bool { return t.Habitual(p) && sign*t.Standing(p) >= max(t.Standing(rank)/2, t.Doubt(p)) })
 }
 
 // nodesWith is on how many nodes the rows are, and on how many of these one of them is so.

@@ -67,12 +67,14 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"routing", 577215751},        // who waited for the culprit tells of its expert by its own time
 		{"routing", 271828261},        // whose stages told too much of its work does not tell its expert's load
 		{"routing", 5000000065},
-		{"routing", 692820340},        // the stages' work is told apart from popular experts
-		{"routing", 5000000204},       // forward passes that are long through exchanges of experts are no bursts
-		{"congestion", 900464},        // a congested wire makes forward passes long, and nobody slow
-		{"congestion", 8900520},       // gusts are not the jitter that tells gusts
-		{"slow-link", 8316228106},     // nor is a link that is far slower than in any gust
-		{"mixed-hardware", 602214175}, // newer stages beside a rank that is slow from the start are no little work
+		{"routing", 692820340},           // the stages' work is told apart from popular experts
+		{"routing", 5000000204},          // forward passes that are long through exchanges of experts are no bursts
+		{"congestion", 900464},           // a congested wire makes forward passes long, and nobody slow
+		{"congestion", 8900520},          // gusts are not the jitter that tells gusts
+		{"slow-link", 8316228106},        // nor is a link that is far slower than in any gust
+		{"mixed-hardware", 207707988863}, // a past a little less than half as slow is no onset where healthy units wander as far
+		{"mixed-hardware", 6610119},      // of two models, the one of a stage shows beside the other of the next, in own time alone
+		{"mixed-hardware", 602214175},    // newer stages beside a rank that is slow from the start are no little work
 		{"mixed-hardware", 27644635},
 		{"mixed-hardware", 6000000145}, // the newer of a stage half of each are half as fast as the one old is slow
 		{"culprits", 900151},           // members that take turns in coming last make no link slow

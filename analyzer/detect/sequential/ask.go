@@ -130,10 +130,15 @@ func (t *Test) HasPast(r int) bool { return t.baseN[r] >= minBase }
 // Moved reports whether unit r's past is that of another place.
 func (t *Test) Moved(r int) bool { return t.moved[r] }
 
-// Habitual reports whether unit r's past does not tell that it became slow: there is
-// none, or it is half as slow and more.
+// Habitual reports whether unit r's past does not tell that it became slow, or quick: there is none, or it
+// was half as far from its peers and more, but for what healthy units wander.
 func (t *Test) Habitual(r int) bool {
-	return !t.HasPast(r) || float64(t.base[r]) >= t.Standing(r)/2
+	if !t.HasPast(r) {
+		return true
+	}
+
+	now, past := t.Standing(r), float64(t.base[r])
+	return math.Copysign(past, past*now)+t.wander(0) >= math.Abs(now)/2
 }
 
 // AboveHabit is how far unit r is above its own past, 0 where it has none.
