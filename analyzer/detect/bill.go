@@ -114,7 +114,7 @@ func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	others := slices.ContainsFunc([]signal{compute, loading}, func(s signal) bool { return e.tracks[s].Any(e.tracks[s].Degraded) })
 	switch {
 	case grew != grew && e.layout.Stages > 1 && !e.allMeet() && !slices.ContainsFunc(slow, func(w link.Slow) bool { return w.Sends() }):
-		return 0, share // how much of it other stages work meanwhile nothing tells where no collective ends a step for all
+		return min(share, e.beyondPipeline(slow)), share // other stages work meanwhile where no collective ends a step for all
 	case grew != grew:
 		return share, max(share, e.pipelined(slow))
 	case grew < shownGrowth*share: // or since before it was told
@@ -126,6 +126,22 @@ func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	}
 
 	return share, share
+}
+
+// beyondPipeline is at least what slow groups of a pipeline's stages cost as a share of step time. With one forward and one backward pass in
+// turn (1F1B) the k-th stage after the first ends k backward passes before it and begins the next step k forward passes after it, so that
+// long nobody waits for it. Its own passes, those of the stages after it for one micro-batch and its transfer are at most
+// a step, where stages are about equal.
+func (e *Engine) beyondPipeline(slow []link.Slow) (share float64) {
+	micro := e.costs.Micro()
+	for _, w := range slow {
+		k := e.layout.Roles[e.layout.Role[w.Rows[0]]].Stage
+		if passes := micro + e.layout.Stages - 1 - k; micro > 0 {
+			share = max(share, (w.Cost-float64(k)*(e.stepMedian-w.Now)/float64(passes))/e.stepMedian-betweenPasses)
+		}
+	}
+
+	return share
 }
 
 // pipelined is at most what slow groups cost as a share of step time where ranks send slowly as well: these wait for a send

@@ -116,6 +116,8 @@ const (
 	// unprovenAlarm is the z of a node's ranks together from which such time is no noise, though nothing
 	// proves whose it is.
 	unprovenAlarm = 6
+	// betweenPasses of a step is what ranks of a pipeline do between its passes at most: load data, send, gather parameters.
+	betweenPasses = 0.02
 	// wireShare: the quickest transfer of a window, which alone is no wait, is half of the usual one at least.
 	wireShare = 2
 	// shownGrowth of what is waited for slow links steps are longer since at least, for each step fills and drains its

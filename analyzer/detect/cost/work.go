@@ -85,10 +85,23 @@ func (b *Book) stepWork(i int, rows []int32, victims bool) {
 		b.did.Before[r] = robust.Finite(get(load, r), 0)
 	}
 
-	b.did.Forward, b.did.Micro = h.Forward, int(b.recent.Passes[i%threshold.Window])
-	if h.Recomputed {
-		b.did.Micro /= 2
+	b.did.Forward, b.did.Micro = h.Forward, b.micro(i)
+}
+
+// micro is how many micro-batches the i-th step had, 0 where it is not known.
+func (b *Book) micro(i int) int {
+	n := int(b.recent.Passes[i%threshold.Window])
+	if b.habits.Recomputed {
+		n /= 2
 	}
+
+	return n
+}
+
+// Micro is how many micro-batches the last step had, 0 where it is not known.
+func (b *Book) Micro() int {
+	defer b.learnedHere()()
+	return b.micro(b.recent.Count - 1)
 }
 
 // hides reports whether a row's own time may hold waits: without a pipeline it does where those for the
