@@ -81,7 +81,7 @@ func (e *Engine) stepsGrewWith(g int) bool {
 		return false
 	}
 
-	grown, x := e.grewSince(e.alone[own].FirstSlow(g)), e.aloneExcess(g)
+	grown, x := e.grewSince(e.alone[own].FirstSlow(g)), e.aloneExcess(own, g)
 	return grown > 0 && x >= explainedShare*grown && grown >= identityShare/2*x
 }
 
@@ -216,8 +216,7 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 			}
 		}
 	}
-	always := func(int) bool { return true }
-	list(compute, always)
+	list(compute, func(g int) bool { return !e.mayWaitForLink(compute, g) })
 	for k := range slow { // its forward passes may be longer by waits for each other within it
 		u := &slow[k]
 		inForward, _ := u.test.Last(u.at)
@@ -226,7 +225,7 @@ func (e *Engine) slowAlone(culprits []candidate) (slow []unit) {
 		}
 	}
 
-	list(loading, always)
+	list(loading, func(int) bool { return true })
 	if len(slow) == 0 {
 		var rises map[int32]float64
 		list(own, func(g int) bool {
@@ -257,7 +256,7 @@ func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
 		return false
 	}
 
-	x := e.aloneExcess(g)
+	x := e.aloneExcess(own, g)
 	for node, y := range rises {
 		if node != e.home[g] && y*pipelineLead > x {
 			return false
@@ -272,14 +271,16 @@ func (e *Engine) leadsAlone(g int, rises map[int32]float64) bool {
 	}
 
 	_, z := e.alone[own].Last(g)
-	return (e.alone[own].Accused(g) || z*math.Sqrt(together) >= ownAlarm || e.stepsGrewWith(g)) && !e.onSlowLink(int(e.residents[g][0]), false) && !e.mayWaitForLink(g, x)
+	return (e.alone[own].Accused(g) || z*math.Sqrt(together) >= ownAlarm || e.stepsGrewWith(g)) && !e.onSlowLink(int(e.residents[g][0]), false) && !e.mayWaitForLink(own, g)
 }
 
-// mayWaitForLink reports whether a link of another stage became slow with a role at home, and its transfers take as
-// much longer: the pipeline waits for that stage where no range tells.
-func (e *Engine) mayWaitForLink(g int, x float64) bool {
+// mayWaitForLink reports whether a link became slow with a role at home, and its transfers take as much longer: the
+// pipeline waits for another stage where no range tells, and those of a tensor group in their forward passes for the one
+// whose input is sent last.
+func (e *Engine) mayWaitForLink(s signal, g int) bool {
+	x := e.aloneExcess(s, g)
 	return slices.ContainsFunc(e.slowLinks(), func(w link.Slow) bool {
-		return abs(int(e.alone[own].FirstSlow(g)-w.Since)) <= threshold.Window && w.Cost >= x
+		return abs(int(e.alone[s].FirstSlow(g)-w.Since)) <= threshold.Window && w.Cost >= x
 	})
 }
 
@@ -288,7 +289,7 @@ func (e *Engine) mayWaitForLink(g int, x float64) bool {
 func (e *Engine) ownRises(culprits []candidate) map[int32]float64 {
 	most := map[int32]float64{}
 	for g, node := range e.home {
-		most[node] = max(most[node], e.aloneExcess(g))
+		most[node] = max(most[node], e.aloneExcess(own, g))
 	}
 
 	for r, node := range e.layout.Node {
@@ -305,10 +306,10 @@ func (e *Engine) ownRises(culprits []candidate) map[int32]float64 {
 	return most
 }
 
-// aloneExcess is how many seconds of own time a step a role has more than it had, beside the others.
-func (e *Engine) aloneExcess(g int) float64 {
-	usual := robust.MedianOf(history.Sample(e.residents[g]), func(r int) float64 { return e.value(r, own, threshold.Window) })
-	return -robust.Finite(usual, 0) * math.Expm1(-e.alone[own].AboveHabit(g))
+// aloneExcess is how many seconds of a signal's time a step a role has more than it had, beside the others.
+func (e *Engine) aloneExcess(s signal, g int) float64 {
+	usual := robust.MedianOf(history.Sample(e.residents[g]), func(r int) float64 { return e.value(r, s, threshold.Window) })
+	return -robust.Finite(usual, 0) * math.Expm1(-e.alone[s].AboveHabit(g))
 }
 
 // waitsForRole reports whether a link became slow with a role at home elsewhere that has as much more own time: no
@@ -320,7 +321,7 @@ func (e *Engine) waitsForRole(w link.Slow) bool {
 
 	t := e.alone[own]
 	for g, rows := range e.residents {
-		if e.home[g] >= 0 && !slices.Contains(w.Rows, rows[0]) && t.Active(g) && abs(int(t.FirstSlow(g)-w.Since)) <= threshold.Window && e.aloneExcess(g) >= w.Cost {
+		if e.home[g] >= 0 && !slices.Contains(w.Rows, rows[0]) && t.Active(g) && abs(int(t.FirstSlow(g)-w.Since)) <= threshold.Window && e.aloneExcess(own, g) >= w.Cost {
 			return true
 		}
 	}

@@ -128,7 +128,7 @@ func (e *Engine) unprovenAlone(found bool) string {
 	var who []string
 	since, most := int64(math.MaxInt64), 0.0
 	for g, n := range e.home {
-		if n < 0 || !t.Active(g) || t.Recovering(g) || e.anotherModel(own, g) || e.aloneExcess(g) < e.cfg.MinImpact*e.stepMedian {
+		if n < 0 || !t.Active(g) || t.Recovering(g) || e.anotherModel(own, g) || e.aloneExcess(own, g) < e.cfg.MinImpact*e.stepMedian {
 			continue
 		}
 
