@@ -290,7 +290,8 @@ func (e *Engine) alike(t *sequential.Test, r int) likes {
 		case n < 0:
 		case slow(p) && 2*slowOf[n] >= most:
 			out.slow[n] = true
-			if !t.Active(p) || abs(t.SinceAt(p)-t.SinceAt(r)) <= threshold.Window/2 {
+			unknown := !t.HasPast(p) && !t.HasPast(r) // both were so before they had one, whenever that was told
+			if !t.Active(p) || unknown || abs(t.SinceAt(p)-t.SinceAt(r)) <= threshold.Window/2 {
 				out.together[n] = true
 				out.ranks++
 			}

@@ -169,7 +169,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 	measured := map[int32]bool{} // nodes with measured work against them
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeWork(c) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) {
+		if c.onlyOwn() || e.invisible(c) || (e.tensorVictim(c) || e.waitsInside(c, all)) && !e.leadsToo(c, all) || e.maybeWork(c) || e.maybeStage(c) || e.waitsForLink(c) || e.beganWithLink(c) || e.beganWithReplica(c) {
 			continue
 		}
 
@@ -184,7 +184,7 @@ func (e *Engine) accuse(all []candidate) (culprits []candidate, common common) {
 
 	for i := range all {
 		c := &all[i]
-		if c.onlyOwn() && !measured[e.layout.Node[c.row]] && e.convincing(c, all) && !e.maybeStage(c) {
+		if c.onlyOwn() && !measured[e.layout.Node[c.row]] && e.convincing(c, all) && !e.maybeStage(c) && !e.beganWithReplica(c) {
 			left = append(left, *c)
 		}
 	}
@@ -266,6 +266,20 @@ func (e *Engine) beganWithLink(c *candidate) bool {
 	n := e.commonNode(slow)
 	return n >= 0 && n != e.layout.Node[c.row] && slices.ContainsFunc(slow, func(w link.Slow) bool {
 		return max(c.since, w.Since)-min(c.since, w.Since) <= threshold.Window && w.Cost >= linkLead*c.excess
+	})
+}
+
+// beganWithReplica reports whether a rank with few peers became slower when a whole replica, to which one of these
+// belongs, became so by more: what the stages of that replica share is taken out of its ranks' times, and what is left of them is no measure.
+func (e *Engine) beganWithReplica(c *candidate) bool {
+	if !c.few || c.main >= signals {
+		return false
+	}
+
+	return slices.ContainsFunc(e.slowWholes(), func(u unit) bool {
+		effect, _ := u.test.Last(u.at)
+		return effect > c.effect && abs(u.test.SinceAt(u.at)-c.sinceAt) <= threshold.Window &&
+			slices.ContainsFunc(u.rows, func(r int32) bool { return int(r) != c.row && e.layout.Role[r] == e.layout.Role[c.row] })
 	})
 }
 

@@ -74,6 +74,9 @@ func TestHard_ExactlyThese(t *testing.T) {
 		{"slow-link", 8316228106},        // nor is a link that is far slower than in any gust
 		{"mixed-hardware", 207707988863}, // a past a little less than half as slow is no onset where healthy units wander as far
 		{"mixed-hardware", 6610119},      // of two models, the one of a stage shows beside the other of the next, in own time alone
+		{"node-network", 8810093},        // a stage's forward passes hold waits for the one of a tensor group whose input comes last
+		{"compound", 5550109},            // of one model are those that always were so, whenever each was told
+		{"whole-host", 5550066},          // ranks of which a slow replica is the only peer are not slow by what its stages do not share
 		{"mixed-hardware", 602214175},    // newer stages beside a rank that is slow from the start are no little work
 		{"mixed-hardware", 27644635},
 		{"mixed-hardware", 6000000145}, // the newer of a stage half of each are half as fast as the one old is slow
