@@ -108,13 +108,14 @@ func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 		return 0, 0
 	}
 
-	gain, all := e.gains(slow)
-	share := e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, gain, all) })
+	share, all := e.waited(slow)
 	grew := e.grewSinceLinks(slow)
 	others := slices.ContainsFunc([]signal{compute, loading}, func(s signal) bool { return e.tracks[s].Any(e.tracks[s].Degraded) })
 	switch {
-	case grew != grew && e.layout.Stages > 1 && !e.allMeet() && !slices.ContainsFunc(slow, func(w link.Slow) bool { return w.Sends() }):
-		return min(share, e.beyondPipeline(slow)), share // other stages work meanwhile where no collective ends a step for all
+	case grew != grew && e.layout.Stages > 1 && !e.allMeet(): // other stages work meanwhile where no collective ends a step for all
+		sends, groups := bySends(slow)
+		sent, _ := e.waited(sends)
+		return min(share, max(sent, e.beyondPipeline(groups))), max(share, e.pipelined(slow))
 	case grew != grew:
 		return share, max(share, e.pipelined(slow))
 	case grew < shownGrowth*share: // or since before it was told
@@ -126,6 +127,25 @@ func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	}
 
 	return share, share
+}
+
+// waited is the share of step time, over the window, and the most seconds a step that are waited for slow links.
+func (e *Engine) waited(slow []link.Slow) (share, most float64) {
+	gain, most := e.gains(slow)
+	return e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, gain, most) }), most
+}
+
+// bySends parts slow links into pipelines and groups.
+func bySends(slow []link.Slow) (sends, groups []link.Slow) {
+	for _, w := range slow {
+		if w.InPipeline() {
+			sends = append(sends, w)
+		} else {
+			groups = append(groups, w)
+		}
+	}
+
+	return sends, groups
 }
 
 // beyondPipeline is at least what slow groups of a pipeline's stages cost as a share of step time. With one forward and one backward pass in
@@ -147,14 +167,15 @@ func (e *Engine) beyondPipeline(slow []link.Slow) (share float64) {
 // pipelined is at most what slow groups cost as a share of step time where ranks send slowly as well: these wait for a send
 // and for what is sent back, and for each other's waits. 0 where none do.
 func (e *Engine) pipelined(slow []link.Slow) float64 {
-	sends := slices.DeleteFunc(e.links.Slow(), func(w link.Slow) bool { return !w.Sends() })
+	sends, _ := bySends(e.links.Slow())
 	if len(sends) == 0 {
 		return 0
 	}
 
-	_, groups := e.gains(slices.DeleteFunc(slices.Clone(slow), func(w link.Slow) bool { return w.Sends() }))
+	_, groups := bySends(slow)
+	_, met := e.gains(groups)
 	_, sent := e.gains(sends)
-	return min(1, (groups+2*sent)/e.stepMedian)
+	return min(1, (met+2*sent)/e.stepMedian)
 }
 
 // grewSinceLinks is by what share of its time a step is longer since the first of the links is slow; NaN where none

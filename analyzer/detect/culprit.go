@@ -334,7 +334,11 @@ func (e *Engine) onSlowLink(r int, forward bool) bool {
 func (e *Engine) slowLinks() []link.Slow {
 	all := e.links.Slow()
 	for i := range all {
-		all[i].Since = max(all[i].Since, e.firstStep) // a window may begin before the recording does
+		w := &all[i]
+		w.Since = max(w.Since, e.firstStep) // a window may begin before the recording does
+		if w.InPipeline() && e.grownShare(w.Since) < shownGrowth*w.Cost/e.stepMedian {
+			w.Since = e.firstStep // steps took as long before it was told
+		}
 	}
 
 	late := e.lateBy(all)

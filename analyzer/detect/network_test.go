@@ -101,6 +101,17 @@ func TestLink_HiddenBesideStages(t *testing.T) {
 	}
 }
 
+// TestNetwork_SlowBeforeItWasTold: a node's network that always was slow, but was told some hundred steps later, is slow from the first step
+// on, for steps took as long before; what it costs lies within its bounds, where its stage's gradients are reduced beside other stages as well.
+func TestNetwork_SlowBeforeItWasTold(t *testing.T) {
+	for _, seed := range []uint64{5550009, 5550047, 5550057, 5550122} {
+		v, truth := weighed(t, "node-network", seed, 0, withGroups)
+		if len(v.Nodes) != 1 || v.Nodes[0].Cause != verdict.Communication || v.Nodes[0].SinceStep != 0 || v.Nodes[0].JobImpact > truth.Impact || v.Nodes[0].Most() < truth.Impact {
+			t.Errorf("seed %d: nodes %+v; want %.4f since step 0", seed, v.Nodes, truth.Impact)
+		}
+	}
+}
+
 // TestTrace_QuickestSends holds on the recorded jobs what a node's network is told by: however long a rank waits in the
 // usual send, and whoever is slow, its quickest one in some steps is the wire's alone, and all wires are as fast.
 func TestTrace_QuickestSends(t *testing.T) {

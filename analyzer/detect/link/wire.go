@@ -302,6 +302,9 @@ type Slow struct {
 // Sends reports whether it is a pipeline that is slow by what its ranks send to each other.
 func (s *Slow) Sends() bool { return len(s.Ends) < len(s.Rows) }
 
+// InPipeline reports whether it is a pipeline, whether or not one of its ends may be what is slow.
+func (s *Slow) InPipeline() bool { return s.Sends() || s.Dim == "pp" }
+
 // Slow lists the slow links, named and in a fixed order.
 func (w *Watch) Slow() []Slow {
 	w.settle()
