@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -8,13 +9,13 @@ import (
 // Analysis judges the whole history of a job while its steps go by.
 type Analysis struct {
 	f      *frame.Frame
-	cfg    Config
+	cfg    threshold.Config
 	engine *Engine // nil before the first step
 }
 
 // NewAnalysis returns an Analysis of a job of which that is known before its steps are
 // looked at.
-func NewAnalysis(f *frame.Frame, cfg Config) *Analysis { return &Analysis{f: f, cfg: cfg} }
+func NewAnalysis(f *frame.Frame, cfg threshold.Config) *Analysis { return &Analysis{f: f, cfg: cfg} }
 
 // Observe takes the next step of the job. The column is not kept.
 func (a *Analysis) Observe(c *frame.Column) {
@@ -49,7 +50,7 @@ func (a *Analysis) Verdict() *verdict.Verdict {
 }
 
 // Analyze returns the verdict on a frame that has all metrics of all steps.
-func Analyze(f *frame.Frame, cfg Config) *verdict.Verdict {
+func Analyze(f *frame.Frame, cfg threshold.Config) *verdict.Verdict {
 	a := NewAnalysis(f, cfg)
 	rest := f.Transfers
 	for _, c := range f.Columns {

@@ -45,7 +45,7 @@ var signalMetric = [signals]string{"fp", "self", "dataloader"}
 
 // Engine judges one job, step by step. It is not safe for concurrent use.
 type Engine struct {
-	cfg    Config
+	cfg    threshold.Config
 	layout *frame.Layout
 	base   *frame.Layout // the first one with these roles: the parts are made for it
 	job    string
@@ -133,7 +133,7 @@ const (
 )
 
 // New returns an engine for a job with that layout.
-func New(cfg Config, layout *frame.Layout) *Engine {
+func New(cfg threshold.Config, layout *frame.Layout) *Engine {
 	e := &Engine{cfg: cfg, costs: cost.New(), carried: map[string]carry{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
 	e.closeCases()
 	e.setLayout(layout)

@@ -47,7 +47,7 @@ func (e *Engine) Save(w io.Writer) error {
 // What it reads may be damaged or hostile: lists have the lengths that the layout
 // gives them and indices are inside their lists, or the error is ErrState. Memory is
 // bounded by the bytes that are there, not by what they announce.
-func Restore(r io.Reader, cfg Config) (*Engine, error) {
+func Restore(r io.Reader, cfg threshold.Config) (*Engine, error) {
 	e, err := restore(gob.NewDecoder(r), cfg)
 	if err != nil {
 		return nil, fmt.Errorf("restore engine: %w: %w", ErrState, err)
@@ -56,7 +56,7 @@ func Restore(r io.Reader, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-func restore(dec *gob.Decoder, cfg Config) (*Engine, error) {
+func restore(dec *gob.Decoder, cfg threshold.Config) (*Engine, error) {
 	var version int
 	if err := dec.Decode(&version); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func restore(dec *gob.Decoder, cfg Config) (*Engine, error) {
 }
 
 // Configure changes the thresholds from the next step on.
-func (e *Engine) Configure(cfg Config) { e.cfg = cfg }
+func (e *Engine) Configure(cfg threshold.Config) { e.cfg = cfg }
 
 // Layout is who is who in the step that was observed last.
 func (e *Engine) Layout() *frame.Layout { return e.layout }

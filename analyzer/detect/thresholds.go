@@ -6,11 +6,8 @@ import "github.com/laggard-dev/laggard/analyzer/detect/threshold"
 // the package that uses it. Effects are natural logarithms of ratios (0.05 is about 5 %)
 // or, for the data loader, shares of a step; counts are analysed steps.
 
-// Config is what an operator may change while the detector runs.
-type Config = threshold.Config
-
 // Default returns the thresholds that the evaluation was made with.
-func Default() Config { return threshold.Default() }
+func Default() threshold.Config { return threshold.Default() }
 
 // apartRanks is the number of ranks from which the signals are followed side by
 // side: below, starting a goroutine costs more than it saves.

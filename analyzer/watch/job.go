@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -42,7 +43,7 @@ const maxUnsent = 4096
 func newJob(name string) *job { return &job{Job: name, Feed: feed.New()} }
 
 // observe gives a column to the engine, which is made of the first one.
-func (j *job) observe(cfg detect.Config) func(*frame.Column) {
+func (j *job) observe(cfg threshold.Config) func(*frame.Column) {
 	return func(c *frame.Column) {
 		if j.engine == nil {
 			j.engine = detect.New(cfg, c.Layout)
@@ -58,7 +59,7 @@ func (j *job) observe(cfg detect.Config) func(*frame.Column) {
 }
 
 // read takes everything that is new. It returns whether anything was.
-func (j *job) read(ctx context.Context, cfg detect.Config, lag time.Duration, last feed.Stage) (bool, error) {
+func (j *job) read(ctx context.Context, cfg threshold.Config, lag time.Duration, last feed.Stage) (bool, error) {
 	news := false
 	for {
 		more, err := j.reader.Read(ctx, last, func(rows *row.Rows) error {

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -48,7 +49,7 @@ func (j *job) encode() ([]byte, error) {
 
 // decode makes a job of a state file, or returns detect.ErrState: it is of another
 // version, cut, damaged or made up. The engine gets those thresholds.
-func decode(data []byte, cfg detect.Config) (*job, error) {
+func decode(data []byte, cfg threshold.Config) (*job, error) {
 	if len(data) < stateHead || string(data[:len(stateMagic)]) != stateMagic {
 		return nil, fmt.Errorf("%w: it does not begin like one", detect.ErrState)
 	}

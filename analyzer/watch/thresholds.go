@@ -15,18 +15,19 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/schemas/spelling"
 )
 
 // maxThresholds bounds the thresholds file.
 const maxThresholds = 64 << 10
 
-// readThresholds reads the file of detect.Config's fields (JSON or YAML, the names of
+// readThresholds reads the file of threshold.Config's fields (JSON or YAML, the names of
 // the JSON tags), if there is one. What it leaves out keeps its default. changed is true when its
 // content is another one than at the last call and could be used; an error is returned once for
 // each content. A ConfigMap's file is replaced by a link, so links are followed here: the operator
 // names the file.
-func (w *Watcher) readThresholds() (cfg detect.Config, changed bool, err error) {
+func (w *Watcher) readThresholds() (cfg threshold.Config, changed bool, err error) {
 	path := w.o.Thresholds
 	if path == "" {
 		return cfg, false, nil
@@ -75,7 +76,7 @@ func readBounded(path string) (data []byte, err error) {
 
 // parseThresholds reads thresholds on top of the defaults. Unknown keys are an
 // error that names the nearest known one.
-func parseThresholds(data []byte) (detect.Config, error) {
+func parseThresholds(data []byte) (threshold.Config, error) {
 	cfg := detect.Default()
 	values := map[string]any{}
 	if err := yaml.Unmarshal(data, &values); err != nil {

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -69,7 +70,7 @@ const DefaultForget = time.Hour
 // Status may be called by others.
 type Watcher struct {
 	o   Options
-	cfg detect.Config
+	cfg threshold.Config
 	// seen is what Options.Thresholds held at the last look, or why it could not be read; nil before the first.
 	seen []byte
 	lock *os.File        // of Options.StateDir, nil without
