@@ -9,8 +9,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # object to several. In the others it finds nothing, and takes three to nine times as long. TestOneGoroutine holds that
 # what starts or locks is here, in FEW_MEET or in PROCESSES.
 RACED := ageing analyzer/health analyzer/watch/depth benchmarks/fleet collector/drain collector/recorder collector/ring collector/switchboard \
-	collector/switchboard/endpoint collector/trace schemas/clickhouse/chdb schemas/clickhouse/native schemas/parquet writer/clickhouse \
-	writer/clickhouse/chtest writer/intake writer/ledger writer/ship writer/ship/shiptest writer/tail
+	collector/switchboard/endpoint collector/trace schemas/clickhouse/chtest schemas/clickhouse/native schemas/parquet writer/clickhouse \
+	writer/intake writer/ledger writer/ship writer/ship/shiptest writer/tail
 
 # Packages whose long tests work in one goroutine: only those tests run under the race detector in which several meet.
 FEW_MEET := . analyzer/detect analyzer/feed analyzer/source analyzer/watch analyzer/whatif benchmarks/eval writer/profiles writer/segment

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/record"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 const (

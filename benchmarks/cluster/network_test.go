@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // inNetwork runs the calling test once more in a network namespace of its own and returns

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 

@@ -17,9 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/laggard-dev/laggard/analyzer/report"
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/verdict"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // TestCost_PagesAndStoresAgree judges a job with two culprits, which together cost
@@ -40,7 +39,7 @@ func TestCost_PagesAndStoresAgree(t *testing.T) {
 		t.Fatalf("%d culprits cost %.4f one by one and %.4f together: they tell no sum from the whole", len(v.Nodes), sum, v.JobImpact)
 	}
 
-	server, engine := chtest.Start(t), chdb.Start(t)
+	server, engine := chtest.Start(t), chtest.StartEngine(t)
 	current := "clickhouse://" + engine.Address + "/default?protocol=http&compression=none"
 	for _, store := range []string{"parquet:" + t.TempDir(), server.Store(server.Database()), current} {
 		if r := laggard(t, "ingest", dir, "--to", store, "--state", t.TempDir()); r.code != 0 {
@@ -210,7 +209,7 @@ func is(value any, want float64) bool {
 // pages asks an engine what panels show of one job.
 type pages struct {
 	t      *testing.T
-	engine *chdb.Engine
+	engine *chtest.Engine
 	job    string
 }
 

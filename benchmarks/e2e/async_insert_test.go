@@ -4,8 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // TestAsyncInsert: with --async-insert a current server has each row once, also after a second
@@ -14,7 +13,7 @@ import (
 func TestAsyncInsert(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := watchedJob(t, "compute-1.5", 31)
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	store := "clickhouse://" + engine.Native + "/default"
 	first := laggard(t, "ingest", dir, "--to", store, "--state", t.TempDir(), "--records", "all", "--async-insert")
 	if first.code != 0 || !strings.Contains(first.out, "stored") {

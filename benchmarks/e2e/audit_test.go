@@ -14,13 +14,12 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/source"
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 	"github.com/laggard-dev/laggard/writer/audit"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/ledger"
 )
 
@@ -302,7 +301,7 @@ func TestAudit(t *testing.T) {
 // the analyzer runs on ClickHouse 26.7 and gives what the files give.
 func TestCurrentEngineEndToEnd(t *testing.T) {
 	t.Parallel()
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	dir := filepath.Join(t.TempDir(), "job")
 	if r := laggard(t, "simulate", "--scenario", "compute-1.2", "--seed", "7", "--ranks", "16", "--steps", "120", dir); r.code != 0 {
 		t.Fatalf("simulate: %+v", r)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/collector/recorder"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // callerSteps makes the test binary a trainer of so many steps whose Communication

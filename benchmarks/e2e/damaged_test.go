@@ -18,8 +18,8 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/verdict"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/segment"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -17,7 +17,7 @@ import (
 // compared by hashes of all their columns.
 func TestExport_CurrentEngine(t *testing.T) {
 	t.Parallel()
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	base := t.TempDir()
 	dir, files := filepath.Join(base, "job"), filepath.Join(base, "store")
 	store := "clickhouse://" + engine.Address + "/default?protocol=http&compression=none"

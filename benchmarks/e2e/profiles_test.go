@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // TestProfilesOfEachFormat: every command takes a folder of every format, and a store has each range

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")

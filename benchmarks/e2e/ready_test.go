@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // untilReady asks /readyz until its answer is of that status and says each of the words.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // shared is a site as in a pod: agent and trainers are several users of one group, and

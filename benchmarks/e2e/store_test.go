@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // TestStoreTypoMakesNothing: a text that names no store exits with 2 and the right

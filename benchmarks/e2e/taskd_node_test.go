@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/topology"
 	"github.com/laggard-dev/laggard/schemas/verdict"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // TestTaskdNode: TaskD's files say no node. The agents of its nodes do, each for the

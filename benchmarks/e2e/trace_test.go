@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/parquet"
 	"github.com/laggard-dev/laggard/schemas/verdict"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // laggardResult is what one run of laggard printed and how it ended.

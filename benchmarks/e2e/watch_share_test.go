@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/laggard-dev/laggard/analyzer/watch"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // messages are the keys that watchers posted, by the watcher's name.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // TestParity_ClickHouse takes jobs by way of a real server, too, which has every third row twice,

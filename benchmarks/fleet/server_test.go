@@ -6,10 +6,9 @@ import (
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/simulate"
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/intake"
 	"github.com/laggard-dev/laggard/writer/rollup"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -109,7 +108,7 @@ func BenchmarkRowBytes(b *testing.B) {
 			b.Fatal(err)
 		}
 
-		engine := chdb.Start(b)
+		engine := chtest.StartEngine(b)
 		sink, err := clickhouse.Open("clickhouse://"+engine.Address+"/default?protocol=http&compression=none", clickhouse.Options{})
 		if err != nil {
 			b.Fatal(err)

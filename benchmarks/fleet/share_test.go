@@ -9,9 +9,9 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 

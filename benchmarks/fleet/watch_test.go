@@ -9,8 +9,8 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/analyzer/watch"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // jobs are many jobs in one store, of 64 ranks each, in eight nodes; rank 11 of every tenth

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/record"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // base is the start of the first record, within one day (UTC).

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	schema "github.com/laggard-dev/laggard/schemas/clickhouse"
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // node is any element.
@@ -46,7 +46,7 @@ func TestUsersAreUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	e := chdb.Start(t)
+	e := chtest.StartEngine(t)
 	settings, grants := 0, 0
 	root.walk("", func(path string, n node) {
 		name := schema.Literal(n.XMLName.Local)
@@ -82,7 +82,7 @@ func TestUsersAreTaken(t *testing.T) {
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte("secret")))
 	t.Setenv("LAGGARD_AGENT_SHA256", hash)
 	t.Setenv("LAGGARD_GRAFANA_SHA256", hash)
-	e := chdb.StartWithUsers(t, strings.NewReplacer("<profiles>", "<profiles><default/>", "<users>", "<quotas><default/></quotas><users>"+
+	e := chtest.StartEngineWithUsers(t, strings.NewReplacer("<profiles>", "<profiles><default/>", "<users>", "<quotas><default/></quotas><users>"+
 		"<default><password/><networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default>").Replace(string(b)))
 	if _, err := e.Query("CREATE DATABASE laggard"); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/analyzer/watch"
 	"github.com/laggard-dev/laggard/schemas/clickhouse"
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/record"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -54,7 +54,7 @@ func init() {
 
 // store is the engine with all jobs in it, and what is known of them.
 type store struct {
-	*chdb.Engine
+	*chtest.Engine
 	t        *testing.T
 	node     row.Rows // of nodeJob
 	verdicts map[string]*verdict.Verdict
@@ -63,7 +63,7 @@ type store struct {
 
 func newStore(t *testing.T) *store {
 	t.Helper()
-	s := &store{Engine: chdb.Start(t), t: t, verdicts: map[string]*verdict.Verdict{}}
+	s := &store{Engine: chtest.StartEngine(t), t: t, verdicts: map[string]*verdict.Verdict{}}
 	for _, ddl := range clickhouse.Statements(clickhouse.Latest, clickhouse.Options{}) {
 		s.query(ddl)
 	}

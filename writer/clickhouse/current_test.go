@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -20,7 +20,7 @@ import (
 // the newest engine: over HTTP, over the native protocol, and with the settings of inserts
 // that are collected.
 func TestCurrentEngine(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	store := "clickhouse://" + engine.Address + "/default?protocol=http&compression=none"
 	shiptest.Conform(t, func(t *testing.T) ship.Sink { return open(t, store) })
 	for name, o := range map[string]clickhouse.Options{"Native": {}, "AsyncInsert": {AsyncInsert: true}} {
@@ -95,7 +95,7 @@ func TestCurrentEngine(t *testing.T) {
 // TestAsyncInsert_SentAgain: what several agents send at once and again and again, collected
 // or not, under one token is there once, with its sums.
 func TestAsyncInsert_SentAgain(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	for name, store := range map[string]string{
 		"native": "clickhouse://" + engine.Native + "/native", "http": "clickhouse://" + engine.Address + "/http?protocol=http&compression=none",
 	} {
@@ -172,7 +172,7 @@ func TestAsyncInsert_SentAgain(t *testing.T) {
 
 // TestAsyncInsert_PoisonRow: a row that the table refuses is told from the others.
 func TestAsyncInsert_PoisonRow(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	sink := openWith(t, "clickhouse://"+engine.Native+"/default", clickhouse.Options{AsyncInsert: true})
 	if err := sink.Create(t.Context()); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestAsyncInsert_PoisonRow(t *testing.T) {
 func TestAsyncInsert_Rights(t *testing.T) {
 	const user = `<%s><password/><networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota><grants>
 		<query>GRANT SELECT, INSERT, CREATE TABLE, ALTER ADD COLUMN ON default.*</query><query>GRANT TABLE ENGINE ON *</query><query>GRANT SELECT ON system.processes</query>%s</grants></%[1]s>`
-	engine := chdb.StartWithUsers(t, "<clickhouse><profiles><default/></profiles><quotas><default/></quotas><users>"+
+	engine := chtest.StartEngineWithUsers(t, "<clickhouse><profiles><default/></profiles><quotas><default/></quotas><users>"+
 		"<default><password/><networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default>"+
 		fmt.Sprintf(user, "blind", "")+fmt.Sprintf(user, "seeing", "<query>GRANT SELECT ON system.asynchronous_inserts</query>")+"</users></clickhouse>")
 	store := func(user string) string { return "clickhouse://" + user + "@" + engine.Native + "/default" }

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 )
 
 // TestErrorsNameObjectCauseRemedy: what a person sees when a store can't be used.

@@ -17,7 +17,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	ddl "github.com/laggard-dev/laggard/schemas/clickhouse"
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/clickhouse/native"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
@@ -230,7 +230,7 @@ func TestLink_Exception(t *testing.T) {
 // TestBlock_CurrentEngine stores blocks of every table in the newest engine, by its
 // Native format, and reads them back.
 func TestBlock_CurrentEngine(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	sink, err := Open("clickhouse://"+engine.Address+"/default?protocol=http&compression=none", Options{})
 	if err != nil {
 		t.Fatal(err)

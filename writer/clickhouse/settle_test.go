@@ -10,7 +10,7 @@ import (
 	driver "github.com/ClickHouse/clickhouse-go/v2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )
@@ -72,7 +72,7 @@ func (t *told) Write(p []byte) (int, error) {
 // TestSettle_CurrentEngine: an insert of the same rows that is under way on a current server
 // is waited for, and its rows are found then.
 func TestSettle_CurrentEngine(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	b := ship.Cut(shiptest.Rows("settle", 3, 0, 10))[1]
 	log := &told{word: b.Query, heard: make(chan struct{})}
 	sink, err := Open("clickhouse://"+engine.Native+"/default", Options{

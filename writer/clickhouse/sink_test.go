@@ -8,8 +8,8 @@ import (
 	driver "github.com/ClickHouse/clickhouse-go/v2"
 	"go.uber.org/goleak"
 
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
@@ -26,7 +26,7 @@ const engineRows = 82_921
 // cells in a file of packed rows, with and without a condition, and by conditions that
 // it answers with the smallest and largest values of a row group, the same rows.
 func TestRawFileCurrentEngine(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	want := randomRecords(rand.New(rand.NewPCG(5, 6)), engineRows)
 	b := ship.Cut(&row.Rows{Raws: row.Pack(want...)})[0]
 	from := inFile(t, func(out io.Writer) error { return (&Sink{writers: map[string]any{}}).write(out, b, nil) })
@@ -62,7 +62,7 @@ func TestRawFileCurrentEngine(t *testing.T) {
 
 // TestFilesCurrentEngine is the same for the files of all tables, all columns of many values, read under a condition.
 func TestFilesCurrentEngine(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	r := rand.New(rand.NewPCG(7, 8))
 	steps, communications := scatteredRows[row.Step](r), scatteredRows[row.Communication](r)
 	records, verdicts, entries := scatteredRows[row.Record](r), scatteredRows[row.Verdict](r), scatteredRows[row.Ledger](r)
@@ -120,7 +120,7 @@ func inFile(t *testing.T, write func(io.Writer) error) string {
 
 // compareCells compares what the engine finds by a condition with the rows that it
 // holds for.
-func compareCells[T any](t *testing.T, engine *chdb.Engine, table, from string, rows []T, condition string, holds func(*T) bool) {
+func compareCells[T any](t *testing.T, engine *chtest.Engine, table, from string, rows []T, condition string, holds func(*T) bool) {
 	t.Helper()
 	var columns, want []string
 	for _, c := range ship.LayoutOf(table).Columns {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// store is a current ClickHouse server (schemas/clickhouse/chdb), until the test ends.
+// store is a current ClickHouse server (schemas/clickhouse/chtest), until the test ends.
 func store(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -36,7 +36,7 @@ func store(t *testing.T) string {
 		t.Fatalf("libchdb.so is not installed under %s: run `.ci/parts kubernetes`", cache)
 	}
 	engine := filepath.Join(t.TempDir(), "chdbd")
-	build := exec.Command("go", "build", "-o", engine, "./schemas/clickhouse/chdb/chdbd")
+	build := exec.Command("go", "build", "-o", engine, "./schemas/clickhouse/chtest/chdbd")
 	build.Dir, build.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build chdbd: %v\n%s", err, out)

@@ -11,13 +11,13 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 )
 
 // TestColumns_CurrentEngine reads blocks of the newest engine's Native format: each type
 // that is asked for, in several blocks, and one that is not.
 func TestColumns_CurrentEngine(t *testing.T) {
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	read := func(query string, each func([]Column, int) error) error {
 		answer, err := http.Post("http://"+engine.Address+"/?default_format=Native", "", strings.NewReader(query))
 		if err != nil {

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/schemas/clickhouse/chdb"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/clickhouse"
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/ship"
 )
 
@@ -100,7 +99,7 @@ func TestConnectionsCut(t *testing.T) {
 func TestConnectionsCutOnTheCurrentEngine(t *testing.T) {
 	t.Parallel()
 	cuts, r := scale(t, "LAGGARD_TEST_CUTS", 20), random(t)
-	engine := chdb.Start(t)
+	engine := chtest.StartEngine(t)
 	if err := open(t, "clickhouse://"+engine.Address+"/default?protocol=http&compression=none").Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}

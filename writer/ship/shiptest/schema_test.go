@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laggard-dev/laggard/writer/clickhouse/chtest"
+	"github.com/laggard-dev/laggard/schemas/clickhouse/chtest"
 	"github.com/laggard-dev/laggard/writer/ship"
 	"github.com/laggard-dev/laggard/writer/ship/shiptest"
 )

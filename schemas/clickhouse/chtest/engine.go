@@ -1,11 +1,4 @@
-// Package chdb runs the current ClickHouse engine (libchdb, 26.7) beside a test:
-// a process of its own that listens on loopback, by HTTP and by the native protocol.
-//
-// Invariant: every query is answered by the real engine, in a data directory
-// that ends with the test. Caveats: the library is npm's prebuilt one, for Linux
-// on amd64 and arm64; `make parts` installs it. It collects no asynchronous inserts
-// (chdbd says why).
-package chdb
+package chtest
 
 import (
 	"fmt"
@@ -19,39 +12,39 @@ import (
 	"testing"
 )
 
-// version of the npm package that .ci/parts installs.
-const version = "26.7.3-stable.1"
+// engineVersion is the npm package's that .ci/parts installs.
+const engineVersion = "26.7.3-stable.1"
 
-// Engine is a running engine.
+// Engine is a running current engine. It collects no asynchronous inserts (chdbd says why).
 type Engine struct {
 	Address string // host:port of its HTTP interface
 	Native  string // host:port of the native protocol
 }
 
-// Start builds and starts the engine's process; it ends with the test. It fails
+// StartEngine builds and starts the engine's process; it ends with the test. It fails
 // the test when the library is missing, and says how to get it.
-func Start(t testing.TB) *Engine {
+func StartEngine(t testing.TB) *Engine {
 	t.Helper()
-	return start(t, "")
+	return startEngine(t, "")
 }
 
-// StartWithUsers is Start with the users of a users.xml, profiles and quotas included.
-func StartWithUsers(t testing.TB, users string) *Engine {
+// StartEngineWithUsers is StartEngine with the users of a users.xml, profiles and quotas included.
+func StartEngineWithUsers(t testing.TB, users string) *Engine {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users.xml")
 	if err := os.WriteFile(path, []byte(users), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
-	return start(t, path)
+	return startEngine(t, path)
 }
 
-// start runs chdbd and waits until it says its two ports. users is the path of a users.xml, "" for none.
-func start(t testing.TB, users string) *Engine {
+// startEngine runs chdbd and waits until it says its two ports. users is the path of a users.xml, "" for none.
+func startEngine(t testing.TB, users string) *Engine {
 	t.Helper()
-	library := find(t)
+	library := findLibrary(t)
 	binary := filepath.Join(t.TempDir(), "chdbd")
-	build := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard/schemas/clickhouse/chdb/chdbd")
+	build := exec.Command("go", "build", "-o", binary, "github.com/laggard-dev/laggard/schemas/clickhouse/chtest/chdbd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build chdbd: %v\n%s", err, out)
@@ -86,15 +79,15 @@ func start(t testing.TB, users string) *Engine {
 	return &Engine{Address: fmt.Sprintf("127.0.0.1:%d", ports[0]), Native: fmt.Sprintf("127.0.0.1:%d", ports[1])}
 }
 
-// find returns the library's path.
-func find(t testing.TB) string {
+// findLibrary returns the path of libchdb.
+func findLibrary(t testing.TB) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	folder := filepath.Join(cache, "laggard", "chdb-"+version)
+	folder := filepath.Join(cache, "laggard", "chdb-"+engineVersion)
 	matches, _ := filepath.Glob(filepath.Join(folder, "node_modules", "@chdb", "lib-linux-*", "libchdb.so"))
 	if len(matches) == 0 {
 		t.Fatalf("libchdb.so is not installed under %s: run make parts", folder)

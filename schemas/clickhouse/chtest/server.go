@@ -1,10 +1,13 @@
-// Package chtest starts the ClickHouse server that Debian ships (18.16) for
-// tests: a real process that can be killed, starved and cut off. Beside that it tells
-// what any process has used.
+// Package chtest starts ClickHouse for tests: the server that Debian ships (18.16), or a
+// cluster of it with ZooKeeper, as real processes that can be killed, starved and cut off; and
+// the current engine (libchdb, 26.7), which answers by HTTP and the native protocol. Beside
+// that it tells what any process has used.
 //
-// Invariant: a server lives in a directory of its own with ports of its own and
-// is gone when its test is over. A missing binary fails the test and names the
-// package to install; nothing is skipped.
+// Invariant: every query is answered by the real thing, which lives in a directory of its own
+// with ports of its own and is gone when its test is over. What is missing fails the test and
+// names what to install; nothing is skipped.
+//
+// Caveat: the current engine's library is npm's prebuilt one, for Linux on amd64 and arm64.
 package chtest
 
 import (

@@ -1,4 +1,4 @@
-package chdb
+package chtest
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // TestClickhouseGoOverHTTP sends rows of the types that our tables use through
 // clickhouse-go's HTTP mode and reads them back.
 func TestClickhouseGoOverHTTP(t *testing.T) {
-	e := Start(t)
+	e := StartEngine(t)
 	if v, err := e.Query("SELECT version()"); err != nil || v == "" {
 		t.Fatalf("version = %q, %v", v, err)
 	}
@@ -75,7 +75,7 @@ func TestClickhouseGoOverHTTP(t *testing.T) {
 }
 
 func TestErrorNamesTheCode(t *testing.T) {
-	e := Start(t)
+	e := StartEngine(t)
 	if _, err := e.Query("SELECT * FROM missing"); err == nil {
 		t.Fatal("a query of a missing table succeeded")
 	}
