@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/whatif"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -43,7 +42,7 @@ func explainCommand() *cobra.Command {
 				return err
 			}
 
-			var view *arrival.View
+			var view *frame.Timeline
 			if len(shown.files) > 0 {
 				if view, err = a.timeline(c.Context(), &shown, v); err != nil {
 					return err
@@ -78,7 +77,7 @@ func explainCommand() *cobra.Command {
 }
 
 // explain writes all that was asked for: the replay and the step are nil where they were not.
-func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *verdict.WhatIf, view *arrival.View) error {
+func (a *analysis) explain(w io.Writer, output string, v *verdict.Verdict, result *verdict.WhatIf, view *frame.Timeline) error {
 	if output == "json" {
 		return writeJSON(w, "  ", struct {
 			Verdict *verdict.Verdict `json:"verdict"`

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/laggard-dev/laggard/analyzer/arrival"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/report"
 	"github.com/laggard-dev/laggard/analyzer/source"
 	"github.com/laggard-dev/laggard/schemas/row"
@@ -63,7 +64,7 @@ func (o *timelines) check(f *pflag.FlagSet) error {
 }
 
 // timeline reads the ranges of one step, as the settings say.
-func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdict) (*arrival.View, error) {
+func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdict) (*frame.Timeline, error) {
 	if a.mixed() {
 		return nil, errors.New("show a step: there are two runs under one job name")
 	}
@@ -91,23 +92,24 @@ func (a *analysis) timeline(ctx context.Context, o *timelines, v *verdict.Verdic
 		}
 	}
 
-	view := arrival.NewView(a.frame, column, shown)
-	if err := a.records(ctx, view.Take); err != nil {
+	aligner := arrival.NewAligner(a.frame, column, shown)
+	if err := a.records(ctx, aligner.Take); err != nil {
 		return nil, err
 	}
 
-	if err := view.Align(); err != nil {
+	step, err := aligner.Align()
+	if err != nil {
 		return nil, fmt.Errorf("show step %d of %s: %w", a.frame.Columns[column].Step, source.Redact(a.source), err)
 	}
 
-	return view, nil
+	return step, nil
 }
 
 // asked are the ranks that somebody wants to see; what they are is known of those chosen.
-func asked(ranks []int, chosen []arrival.Line) (shown []arrival.Line) {
+func asked(ranks []int, chosen []frame.Line) (shown []frame.Line) {
 	for _, rank := range ranks {
-		x := arrival.Line{Rank: rank}
-		if i := slices.IndexFunc(chosen, func(l arrival.Line) bool { return l.Rank == rank }); i >= 0 {
+		x := frame.Line{Rank: rank}
+		if i := slices.IndexFunc(chosen, func(l frame.Line) bool { return l.Rank == rank }); i >= 0 {
 			x = chosen[i]
 		}
 
@@ -118,7 +120,7 @@ func asked(ranks []int, chosen []arrival.Line) (shown []arrival.Line) {
 }
 
 // writeTimeline writes a step to its files.
-func (a *analysis) writeTimeline(o *timelines, v *verdict.Verdict, view *arrival.View) error {
+func (a *analysis) writeTimeline(o *timelines, v *verdict.Verdict, view *frame.Timeline) error {
 	for _, file := range o.files {
 		err := toFile(file, nil, func(w io.Writer) error {
 			if filepath.Ext(file) == ".json" {
@@ -138,7 +140,7 @@ func (a *analysis) writeTimeline(o *timelines, v *verdict.Verdict, view *arrival
 }
 
 // traceOf writes the ranges of a step, and beside them who waits for whom.
-func traceOf(w io.Writer, view *arrival.View) error {
+func traceOf(w io.Writer, view *frame.Timeline) error {
 	t := chrome.NewWriter(w, view.From)
 	t.Note(report.TimelineClocks(view))
 	for _, l := range view.Lines {

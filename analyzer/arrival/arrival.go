@@ -6,7 +6,7 @@
 // all its members together: the offset of a rank's clock is the median by which its ends
 // differ from those of its peers, and what remains of the differences says how sure that is.
 //
-// Stages compares what pipeline stages work in them. View puts one step of a few ranks on one clock, and
+// Stages compares what pipeline stages work in them. Aligner puts one step of a few ranks on one clock, and
 // says of each range who was waited for.
 //
 // Invariant: nobody is named a culprit here. Who is last in a step or two may be first in the next.

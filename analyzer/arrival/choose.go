@@ -11,14 +11,6 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// What a rank is in a View.
-const (
-	Culprit = "culprit"
-	Victim  = "waits most"
-	Peer    = "peer"
-	First   = "waits least" // where nobody is named
-)
-
 // fewShown is how many ranks are shown where none are asked for: they are read side by side.
 const fewShown = 4
 
@@ -76,17 +68,17 @@ func Costliest(f *frame.Frame, v *verdict.Verdict) int {
 
 // Choose returns lines for the ranks that tell a column's story: the culprit, those who wait most, and a peer of
 // the culprit; without a culprit who waits least and most. A job of few ranks is shown whole.
-func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Line) {
+func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []frame.Line) {
 	add := func(rank int, part string, most int) {
-		if len(shown) < most && !slices.ContainsFunc(shown, func(l Line) bool { return l.Rank == rank }) {
-			shown = append(shown, Line{Rank: rank, Part: part})
+		if len(shown) < most && !slices.ContainsFunc(shown, func(l frame.Line) bool { return l.Rank == rank }) {
+			shown = append(shown, frame.Line{Rank: rank, Part: part})
 		}
 	}
-	n, peer := worst(v), Peer
+	n, peer := worst(v), frame.Peer
 	if n == nil {
 		n, peer = &verdict.Node{}, ""
 	} else if rank, _ := slowest(f, column, n); rank >= 0 {
-		add(rank, Culprit, fewShown)
+		add(rank, frame.Culprit, fewShown)
 	}
 
 	waiting := byWaiting(f, column)
@@ -95,12 +87,12 @@ func Choose(f *frame.Frame, v *verdict.Verdict, column int) (shown []Line) {
 	}
 
 	if len(shown) == 0 {
-		add(waiting[0], First, fewShown)
+		add(waiting[0], frame.LeastWaiting, fewShown)
 	}
 
 	for _, rank := range slices.Backward(waiting) {
 		if !slices.Contains(n.Ranks, rank) {
-			add(rank, Victim, fewShown-1)
+			add(rank, frame.Victim, fewShown-1)
 		}
 	}
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
@@ -68,7 +67,7 @@ var pageTemplate = template.Must(template.New("page").Option("missingkey=error")
 // a column; the page says so). Browsers draw it that can inflate (DecompressionStream, in all
 // since 2023); older ones show its words and tables. Of a frame that is nil only words are shown,
 // and a step of a few ranks where somebody asked for one: it may be nil.
-func HTML(w io.Writer, v *verdict.Verdict, f *frame.Frame, step *arrival.View, made string) error {
+func HTML(w io.Writer, v *verdict.Verdict, f *frame.Frame, step *frame.Timeline, made string) error {
 	p := pictureOf(f)
 	layers, stepTimes := p.layers(v), p.times()
 	var medians []float64

@@ -21,7 +21,6 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/laggard-dev/laggard/analyzer/arrival"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/schemas/row"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -40,7 +39,7 @@ func pages(t *testing.T) string {
 	return t.TempDir()
 }
 
-func writePage(t *testing.T, path string, v *verdict.Verdict, f *frame.Frame, step *arrival.View) {
+func writePage(t *testing.T, path string, v *verdict.Verdict, f *frame.Frame, step *frame.Timeline) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := HTML(&b, v, f, step, ""); err != nil {
@@ -308,23 +307,23 @@ func TestHTML_HostileNames(t *testing.T) {
 
 // aStep is a step of two ranks, of which the second waits for the first; with thousands of short
 // ranges, and one that others overlap.
-func aStep(name string) *arrival.View {
+func aStep(name string) *frame.Timeline {
 	const ms = 1_000_000
-	v := &arrival.View{Step: 7, Aligned: true, Unsure: 2e-6, From: 5 * ms, To: 105 * ms}
+	v := &frame.Timeline{Step: 7, Aligned: true, Unsure: 2e-6, From: 5 * ms, To: 105 * ms}
 	for rank := range 2 {
-		l := arrival.Line{Rank: rank, Node: name, Length: 0.1, Blocked: 0.05, Collectives: 1, Communications: 1, For: -1}
+		l := frame.Line{Rank: rank, Node: name, Length: 0.1, Blocked: 0.05, Collectives: 1, Communications: 1, For: -1}
 		add := func(kind, op string, start, dur, waits int64, whom int) {
-			l.Ranges = append(l.Ranges, arrival.Range{Record: row.Record{Rank: uint32(rank), Kind: kind, Op: op, Group: name, Step: 7, StartNs: start, DurNs: dur, ExposedNs: -1}, Waits: waits, For: whom})
+			l.Ranges = append(l.Ranges, frame.Range{Record: row.Record{Rank: uint32(rank), Kind: kind, Op: op, Group: name, Step: 7, StartNs: start, DurNs: dur, ExposedNs: -1}, Waits: waits, For: whom})
 		}
 		add("Step", "", 5*ms, 100*ms, 0, -1)
 		add("DataLoader", "", 6*ms, 4*ms, 0, -1)
 		add("FP", "", 10*ms, 20*ms, 0, -1)
 		add(name, "", 30*ms, 20*ms, 0, -1)
 		if rank == 0 {
-			l.Part, l.Last = arrival.Culprit, 1
+			l.Part, l.Last = frame.Culprit, 1
 			add("Communication", "allreduce", 85*ms, 5*ms, 0, -1)
 		} else {
-			l.Part, l.For, l.Waited = arrival.Victim, 0, 0.03
+			l.Part, l.For, l.Waited = frame.Victim, 0, 0.03
 			add("Communication", "allreduce", 55*ms, 35*ms, 30*ms, 0)
 			add("Communication", "send", 60*ms, 5*ms, 0, -1)
 		}

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/laggard-dev/laggard/analyzer/arrival"
+	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // Timeline writes one step of a few ranks in words and numbers: who worked, who waited for whom.
-func (p *Printer) Timeline(v *arrival.View) error {
+func (p *Printer) Timeline(v *frame.Timeline) error {
 	p.printf("\n%s\n", p.in(bold, fmt.Sprintf("Step %d, side by side", v.Step)))
 	p.wrapped("  ", TimelineClocks(v))
 	aligned(p, []string{"RANK", "NODE", "", "STEP", "COMMUNICATES", "WAITED", "MOST FOR", "LAST IN"}, timelineRows(v), nil, nil)
@@ -18,7 +18,7 @@ func (p *Printer) Timeline(v *arrival.View) error {
 }
 
 // TimelineClocks says by which clocks the ranks of a step stand side by side, and how sure that is.
-func TimelineClocks(v *arrival.View) string {
+func TimelineClocks(v *frame.Timeline) string {
 	if !v.Aligned {
 		return "The ranks stand by their hosts' clocks as they were: no collective was recorded that all of them share and that ends on its members together, so who waits for whom isn't known."
 	}
@@ -28,7 +28,7 @@ func TimelineClocks(v *arrival.View) string {
 
 // timelineRows are the ranks of a step as words: rank, node, part, step, blocked, waited,
 // for whom most, last in.
-func timelineRows(v *arrival.View) (rows [][]string) {
+func timelineRows(v *frame.Timeline) (rows [][]string) {
 	for _, l := range v.Lines {
 		step, blocked, waited, most, last := "–", "–", "–", "–", "–"
 		if l.Length > 0 {
@@ -117,7 +117,7 @@ var kindsOfBars = [][2]string{
 }
 
 // pictureOfStep draws a step; nil where there is none.
-func pictureOfStep(v *arrival.View) *stepPicture {
+func pictureOfStep(v *frame.Timeline) *stepPicture {
 	if v == nil || len(v.Lines) == 0 || v.To <= v.From {
 		return nil
 	}
@@ -131,7 +131,7 @@ func pictureOfStep(v *arrival.View) *stepPicture {
 		l := &v.Lines[i]
 		ranks = append(ranks, fmt.Sprint(l.Rank))
 		line := stepLine{
-			Name: fmt.Sprintf("rank %d", l.Rank), Below: plain(l.Node), Culprit: l.Part == arrival.Culprit, Text: y + 11, Under: y + 25, x: x,
+			Name: fmt.Sprintf("rank %d", l.Rank), Below: plain(l.Node), Culprit: l.Part == frame.Culprit, Text: y + 11, Under: y + 25, x: x,
 		}
 		if l.Part != "" {
 			line.Below = strings.TrimPrefix(plain(l.Node)+" · "+l.Part, " · ")
@@ -187,7 +187,7 @@ func tickOf(whole float64) float64 {
 
 // draw draws the ranges of a rank from y on: the step below all, then what it worked on, then what
 // blocked it, and transfers in lanes of their own underneath.
-func (s *stepLine) draw(l *arrival.Line, y float64) {
+func (s *stepLine) draw(l *frame.Line, y float64) {
 	for i := range l.Ranges {
 		if r := &l.Ranges[i]; r.Kind == "Step" {
 			s.add("own", y, workHigh, r.StartNs, r.DurNs, "step", r.DurNs)

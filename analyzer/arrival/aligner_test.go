@@ -57,7 +57,7 @@ func TestChoose(t *testing.T) {
 		t.Errorf("column %d, want that of step 12", column)
 	}
 
-	want := []Line{{Rank: 2, Part: Culprit}, {Rank: 3, Part: Victim}, {Rank: 1, Part: Victim}, {Rank: 0, Part: Peer}}
+	want := []frame.Line{{Rank: 2, Part: frame.Culprit}, {Rank: 3, Part: frame.Victim}, {Rank: 1, Part: frame.Victim}, {Rank: 0, Part: frame.Peer}}
 	if got := Choose(f, slow(2), column); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -67,14 +67,14 @@ func TestChoose(t *testing.T) {
 		t.Errorf("without a culprit: column %d, want the last", column)
 	}
 
-	want = []Line{{Rank: 2, Part: First}, {Rank: 3, Part: Victim}, {Rank: 1, Part: Victim}, {Rank: 0}}
+	want = []frame.Line{{Rank: 2, Part: frame.LeastWaiting}, {Rank: 3, Part: frame.Victim}, {Rank: 1, Part: frame.Victim}, {Rank: 0}}
 	if got := Choose(f, none, column); !reflect.DeepEqual(got, want) {
 		t.Errorf("without a culprit: %v, want %v", got, want)
 	}
 
 	link := verdict.New("j")
 	link.Links = []verdict.Link{{Ranks: []int{0, 3}, SinceStep: 11}}
-	if got := Choose(f, link, Costliest(f, link)); got[0].Part != Culprit || got[0].Rank != 3 {
+	if got := Choose(f, link, Costliest(f, link)); got[0].Part != frame.Culprit || got[0].Rank != 3 {
 		t.Errorf("a link: %v", got)
 	}
 
@@ -109,12 +109,12 @@ func ranges(rank int, step int64, off int64) []row.Record {
 // A step stands on one clock, whatever those of the hosts are; it says who waited for whom.
 func TestView(t *testing.T) {
 	f := fourSteps(40, 40, 40, 40)
-	shown := []Line{{Rank: 2, Part: Culprit}, {Rank: 0, Part: Victim}}
+	shown := []frame.Line{{Rank: 2, Part: frame.Culprit}, {Rank: 0, Part: frame.Victim}}
 	for _, off := range [][]int64{{0, 0, 0, 0}, {5e9, 0, -3e9, 77}} {
-		v := NewView(f, 1, shown)
+		a := NewAligner(f, 1, shown)
 		for rank := range 4 {
 			for step := int64(10); step < 14; step++ {
-				v.Take(nil, ranges(rank, step, off[rank]))
+				a.Take(nil, ranges(rank, step, off[rank]))
 			}
 
 			dead := ranges(rank, 11, 0) // of a process before this one
@@ -122,10 +122,11 @@ func TestView(t *testing.T) {
 				dead[i].Incarnation += 100
 			}
 
-			v.Take(nil, dead)
+			a.Take(nil, dead)
 		}
 
-		if err := v.Align(); err != nil || !v.Aligned || v.Unsure > 1e-6 || v.Step != 11 || v.To-v.From != 160*milliseconds {
+		v, err := a.Align()
+		if err != nil || !v.Aligned || v.Unsure > 1e-6 || v.Step != 11 || v.To-v.From != 160*milliseconds {
 			t.Fatalf("clocks %v: %+v, %v", off, v, err)
 		}
 
@@ -134,7 +135,7 @@ func TestView(t *testing.T) {
 			t.Errorf("clocks %v: the culprit is %+v", off, culprit)
 		}
 
-		if victim.For != 2 || victim.Waited != 0.04 || victim.Blocked != 0.045 || victim.Length != 0.16 || victim.Last != 0 || victim.Part != Victim {
+		if victim.For != 2 || victim.Waited != 0.04 || victim.Blocked != 0.045 || victim.Length != 0.16 || victim.Last != 0 || victim.Part != frame.Victim {
 			t.Errorf("clocks %v: the victim is %+v", off, victim)
 		}
 
@@ -153,29 +154,29 @@ func TestView(t *testing.T) {
 // What the source lacks is said.
 func TestViewOfLess(t *testing.T) {
 	f := fourSteps(40, 40)
-	shown := []Line{{Rank: 2, Part: Culprit}, {Rank: 0, Part: Victim}}
-	if err := NewView(f, 1, shown).Align(); !errors.Is(err, errNoRanges) {
+	shown := []frame.Line{{Rank: 2, Part: frame.Culprit}, {Rank: 0, Part: frame.Victim}}
+	if _, err := NewAligner(f, 1, shown).Align(); !errors.Is(err, errNoRanges) {
 		t.Errorf("nothing: %v", err)
 	}
 
-	v := NewView(f, 1, shown)
-	v.Take(nil, ranges(1, 11, 0))
-	if err := v.Align(); err == nil || !strings.Contains(err.Error(), "no range of step 11") {
+	a := NewAligner(f, 1, shown)
+	a.Take(nil, ranges(1, 11, 0))
+	if _, err := a.Align(); err == nil || !strings.Contains(err.Error(), "no range of step 11") {
 		t.Errorf("another rank: %v", err)
 	}
 
-	v = NewView(f, 1, shown)
-	v.Take(nil, ranges(0, 11, 0)[:2])
-	v.Take(nil, ranges(2, 11, 9)[:2])
-	if err := v.Align(); err != nil || v.Aligned || v.Lines[0].Communications != 0 || v.To-v.From != 160*milliseconds+9 {
+	a = NewAligner(f, 1, shown)
+	a.Take(nil, ranges(0, 11, 0)[:2])
+	a.Take(nil, ranges(2, 11, 9)[:2])
+	if v, err := a.Align(); err != nil || v.Aligned || v.Lines[0].Communications != 0 || v.To-v.From != 160*milliseconds+9 {
 		t.Errorf("no communication: %+v, %v", v, err)
 	}
 
-	v = NewView(f, 1, shown)
+	a = NewAligner(f, 1, shown)
 	sums := ranges(0, 11, 0)[2:3]
 	sums[0].Op = "all"
-	v.Take(nil, sums)
-	if err := v.Align(); !errors.Is(err, errSums) {
+	a.Take(nil, sums)
+	if _, err := a.Align(); !errors.Is(err, errSums) {
 		t.Errorf("sums: %v", err)
 	}
 }
