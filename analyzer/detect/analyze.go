@@ -44,8 +44,7 @@ func (a *Analysis) Verdict() *verdict.Verdict {
 		v = a.engine.Verdict()
 	}
 
-	TellOff(v, a.f.Off)
-	a.f.Overlap.Tell(v)
+	Tell(v, a.f.Off, a.f.Overlap)
 	return v
 }
 

@@ -12,9 +12,9 @@ import (
 // maxOffs is how many stretches of recording off are told one by one.
 const maxOffs = 4
 
-// TellOff says in a verdict when recording was off. Where it is, nobody is found healthy
+// tellOff says in a verdict when recording was off. Where it is, nobody is found healthy
 // by what was recorded before.
-func TellOff(v *verdict.Verdict, off []frame.Off) {
+func tellOff(v *verdict.Verdict, off []frame.Off) {
 	if n := len(off) - maxOffs; n > 0 {
 		addFinding(v, verdict.Finding{Kind: verdict.RecordingOff, Detail: fmt.Sprintf(
 			"recording was off %d times, from %s to %s; the last %d times follow", len(off), moment(off[0].FromNs), moment(off[n-1].ToNs), maxOffs)})

@@ -1,11 +1,6 @@
 package feed
 
-import (
-	"testing"
-
-	"github.com/laggard-dev/laggard/analyzer/frame"
-	"github.com/laggard-dev/laggard/schemas/verdict"
-)
+import "testing"
 
 // TestFindOverlap tells two runs from processes that follow each other, from one that
 // lives on while its successor works, and from clocks that differ.
@@ -39,12 +34,5 @@ func TestFindOverlap(t *testing.T) {
 		if found != tt.found || mixed != tt.mixed {
 			t.Errorf("%s: %d ranks, mixed %v, want %d, %v", tt.name, found, mixed, tt.found, tt.mixed)
 		}
-	}
-
-	v := verdict.New("j")
-	v.Decided, v.Healthy = true, true
-	(*frame.Overlap)(nil).Tell(v)
-	if !v.Decided || len(v.Findings) > 0 {
-		t.Errorf("no overlap: %+v", v)
 	}
 }

@@ -105,14 +105,13 @@ func (j *job) decide(minImpact float64) *verdict.Verdict {
 	if j.engine == nil {
 		v := verdict.New(j.Job)
 		v.Findings = append(v.Findings, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded", Ranks: []int{}})
-		detect.TellOff(v, f.Off())
+		detect.Tell(v, f.Off(), nil)
 		return v
 	}
 
 	j.engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
 	v := j.engine.Verdict()
-	f.Overlap().Tell(v)
-	detect.TellOff(v, f.Off())
+	detect.Tell(v, f.Off(), f.Overlap())
 	v.Healthy = v.Exit(minImpact) == verdict.ExitHealthy
 	return v
 }

@@ -34,7 +34,7 @@ var arrows = []struct {
 	{"writer/agent", []string{"schemas/", "writer/", "collector/", "ageing"}, []string{"gonum.org/"}},
 	{"writer/", []string{"schemas/", "writer/"}, []string{"gonum.org/"}},
 	{"ageing", []string{"schemas/", "writer/segment"}, heavy},
-	{"analyzer/frame", []string{"schemas/"}, heavy[:3]},
+	{"analyzer/frame", []string{"schemas/row", "schemas/record"}, heavy[:3]},
 	{"analyzer/feed", []string{"schemas/", "analyzer/frame"}, heavy},
 	{"analyzer/replay", []string{"schemas/", "analyzer/frame", "analyzer/replay"}, heavy},
 	{"analyzer/detect/robust", nil, heavy[:3]},
