@@ -84,6 +84,10 @@ func TestCount(t *testing.T) {
 	if got := h.way(way{"", []string{"nowhere"}}); got != "–" {
 		t.Errorf("a way of no package: %s", got)
 	}
+
+	if got, want := h.way(way{"", []string{"nowhere", "nested"}}), h.way(way{"", []string{"nested"}}); got != want {
+		t.Errorf("a way of which one package is missing: %s, want %s", got, want)
+	}
 }
 
 func TestPercentile(t *testing.T) {

@@ -39,13 +39,14 @@ func (h *house) missing(entries []string) (none []string) {
 	return none
 }
 
-// way returns packages, files, types and lines of the import closure.
+// way returns packages, files, types and lines of the import closure. What an older tree has no
+// package of its own for is in one of the others there; "–" is a tree that has none of them.
 func (h *house) way(w way) string {
-	if len(h.missing(w.entries)) > 0 {
+	names := h.closure(w.entries)
+	if len(names) == 0 {
 		return "–"
 	}
 
-	names := h.closure(w.entries)
 	all := h.sum(names...)
 	return fmt.Sprintf("%d / %d / %d / %d", len(names), all.files, all.types, all.lines.all())
 }
