@@ -95,7 +95,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 
 	cfg := detect.Default()
 	cfg.MinImpact = a.minImpact
-	judge := detect.NewAnalysis(a.frame, cfg)
+	judge := detect.Begin(a.frame, cfg)
 	// Metrics are kept in memory for what draws them alone.
 	drawn := report.Drawn
 	if a.plain {
@@ -112,6 +112,7 @@ func (a *analysis) decide(ctx context.Context) (*verdict.Verdict, error) {
 	}
 
 	v := judge.Verdict()
+	detect.Tell(v, a.frame.Off, a.frame.Overlap)
 	v.Source, v.Job = source.Redact(a.source), a.job
 	if i := a.info; i.Unknown+i.Torn > 0 {
 		v.Unread = &verdict.Unread{Lines: i.Unknown, Of: i.Lines, Torn: i.Torn}

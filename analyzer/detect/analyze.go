@@ -6,66 +6,33 @@ import (
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
-// Analysis judges the whole history of a job while its steps go by.
-type Analysis struct {
-	f      *frame.Frame
-	cfg    threshold.Config
-	engine *Engine // nil before the first step
-}
-
-// NewAnalysis returns an Analysis of a job of which that is known before its steps are
-// looked at.
-func NewAnalysis(f *frame.Frame, cfg threshold.Config) *Analysis { return &Analysis{f: f, cfg: cfg} }
-
-// Observe takes the next step of the job. The column is not kept.
-func (a *Analysis) Observe(c *frame.Column) {
-	if a.engine == nil {
-		a.engine = New(a.cfg, c.Layout)
-		a.engine.Describe(a.f.Job, a.f.Estimated > 0.5, a.f.HostOnly > 0.5)
-	}
-
-	a.engine.Observe(c)
-}
-
-// ObserveTransfer takes a window of one group's communication, after its last step. The
-// window is not kept.
-func (a *Analysis) ObserveTransfer(t *frame.Transfer) {
-	if a.engine != nil {
-		a.engine.ObserveTransfer(t)
-	}
-}
-
-// Verdict returns the verdict on all steps so far.
-func (a *Analysis) Verdict() *verdict.Verdict {
-	v := verdict.New(a.f.Job)
-	if a.engine == nil {
-		low(v, "no step was recorded")
-	} else {
-		v = a.engine.Verdict()
-	}
-
-	Tell(v, a.f.Off, a.f.Overlap)
-	return v
+// Begin returns an engine for the whole history of a job, of which that is known before its steps are looked at.
+func Begin(f *frame.Frame, cfg threshold.Config) *Engine {
+	e := New(cfg, nil)
+	e.Describe(f.Job, f.Estimated > 0.5, f.HostOnly > 0.5)
+	return e
 }
 
 // Analyze returns the verdict on a frame that has all metrics of all steps.
 func Analyze(f *frame.Frame, cfg threshold.Config) *verdict.Verdict {
-	a := NewAnalysis(f, cfg)
+	e := Begin(f, cfg)
 	rest := f.Transfers
 	for _, c := range f.Columns {
 		for len(rest) > 0 && (rest[0].Attempt < c.Attempt || rest[0].Attempt == c.Attempt && rest[0].To < c.Step) {
-			a.ObserveTransfer(&rest[0])
+			e.ObserveTransfer(&rest[0])
 			rest = rest[1:]
 		}
 
-		a.Observe(c)
+		e.Observe(c)
 	}
 
 	for i := range rest {
-		a.ObserveTransfer(&rest[i])
+		e.ObserveTransfer(&rest[i])
 	}
 
-	return a.Verdict()
+	v := e.Verdict()
+	Tell(v, f.Off, f.Overlap)
+	return v
 }
 
 // Describe tells the engine the job's name, whether its exposed communication is mostly

@@ -132,11 +132,14 @@ const (
 	maxEvents  = 1024
 )
 
-// New returns an engine for a job with that layout.
+// New returns an engine for a job with that layout, nil where the first step brings it.
 func New(cfg threshold.Config, layout *frame.Layout) *Engine {
 	e := &Engine{cfg: cfg, costs: cost.New(), carried: map[string]carry{}, firstStep: -1, lastStep: -1, sinceSave: afterSave}
 	e.closeCases()
-	e.setLayout(layout)
+	if layout != nil {
+		e.setLayout(layout)
+	}
+
 	return e
 }
 
@@ -184,6 +187,10 @@ func (e *Engine) Observe(c *frame.Column) {
 // ObserveTransfer takes one window of one group's communication, after the last
 // step of the window was observed. The window is not kept.
 func (e *Engine) ObserveTransfer(t *frame.Transfer) {
+	if e.layout == nil {
+		return // no step was recorded
+	}
+
 	e.exposure.ObserveTransfer(t)
 	if e.hostOnly && frame.P2P(t.Op) {
 		return // how long the host was in the call is not how long the transfer took

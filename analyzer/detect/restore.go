@@ -91,7 +91,7 @@ func restore(dec *gob.Decoder, cfg threshold.Config) (*Engine, error) {
 // Configure changes the thresholds from the next step on.
 func (e *Engine) Configure(cfg threshold.Config) { e.cfg = cfg }
 
-// Layout is who is who in the step that was observed last.
+// Layout is who is who in the step that was observed last, nil before the first.
 func (e *Engine) Layout() *frame.Layout { return e.layout }
 
 // parts are what has a state of its own, by name.

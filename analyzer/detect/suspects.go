@@ -26,6 +26,10 @@ type Suspects struct {
 // nothing.
 func (e *Engine) Suspects() Suspects {
 	s := Suspects{Layout: e.layout}
+	if e.layout == nil {
+		return s
+	}
+
 	for r := range e.n {
 		if e.suspected(r) {
 			s.Rows = append(s.Rows, int32(r))

@@ -16,6 +16,11 @@ import (
 // call it as often as you like.
 func (e *Engine) Verdict() *verdict.Verdict {
 	v := verdict.New(e.job)
+	if e.layout == nil {
+		low(v, "no step was recorded")
+		return v
+	}
+
 	v.Attempts, v.WorldSize, v.Roles = e.attempts, e.worldSize, e.layout.From
 	if v.WorldSize == 0 {
 		v.WorldSize, v.WorldSizeFrom = e.world(), verdict.FromRanks

@@ -69,14 +69,14 @@ func fleetStep(rows *row.Rows, rng *rand.Rand, step int) {
 // through the engine (P16: 5 ms, 1 GiB). verdict and save are what a look adds, load what a restart does.
 func BenchmarkStep(b *testing.B) {
 	topo, rng := fleet(), rand.New(rand.NewPCG(1, 1))
-	j := newJob("fleet")
+	j := newJob("fleet", detect.Default())
 	j.reader = &pieces{}
 	var rows row.Rows
 	step := 0
 	look := func() {
 		j.Feed.Add(&rows)
 		j.Feed.Settle(topo, false)
-		j.Feed.Release(feed.Current, 0, j.observe(detect.Default()))
+		j.Feed.Release(feed.Current, 0, j.observe)
 	}
 	for range 300 {
 		fleetStep(&rows, rng, step)

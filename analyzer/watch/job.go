@@ -27,7 +27,7 @@ type job struct {
 	Moved   time.Time // when rows came last
 	Judged  bool      // a step was: the engine follows in a state file
 
-	engine  *detect.Engine // nil before the first step
+	engine  *detect.Engine
 	reader  feed.Reader
 	verdict *verdict.Verdict
 	dirty   bool     // differs from what was saved
@@ -40,26 +40,22 @@ type job struct {
 const maxUnsent = 4096
 
 // newJob returns a job of which nothing was read.
-func newJob(name string) *job { return &job{Job: name, Feed: feed.New()} }
+func newJob(name string, cfg threshold.Config) *job {
+	return &job{Job: name, Feed: feed.New(), engine: detect.New(cfg, nil)}
+}
 
-// observe gives a column to the engine, which is made of the first one.
-func (j *job) observe(cfg threshold.Config) func(*frame.Column) {
-	return func(c *frame.Column) {
-		if j.engine == nil {
-			j.engine = detect.New(cfg, c.Layout)
-		}
-
-		// It is unknown where the lowest ranks are missing: the time of before stands then.
-		if c.StartNs > 0 {
-			j.LastNs = c.StartNs
-		}
-
-		j.engine.Observe(c)
+// observe gives a column to the engine.
+func (j *job) observe(c *frame.Column) {
+	// It is unknown where the lowest ranks are missing: the time of before stands then.
+	if c.StartNs > 0 {
+		j.LastNs = c.StartNs
 	}
+
+	j.engine.Observe(c)
 }
 
 // read takes everything that is new. It returns whether anything was.
-func (j *job) read(ctx context.Context, cfg threshold.Config, lag time.Duration, last feed.Stage) (bool, error) {
+func (j *job) read(ctx context.Context, lag time.Duration, last feed.Stage) (bool, error) {
 	news := false
 	for {
 		more, err := j.reader.Read(ctx, last, func(rows *row.Rows) error {
@@ -87,7 +83,7 @@ func (j *job) read(ctx context.Context, cfg threshold.Config, lag time.Duration,
 
 		went := j.Feed.Columns
 		j.Feed.Settle(j.reader.Topology(), at == feed.Over)
-		j.Feed.Release(at, lag, j.observe(cfg))
+		j.Feed.Release(at, lag, j.observe)
 		j.dirty = j.dirty || news || went != j.Feed.Columns
 		if !more {
 			return news, nil
@@ -102,13 +98,6 @@ func (j *job) read(ctx context.Context, cfg threshold.Config, lag time.Duration,
 // decide returns the verdict on what was observed so far, as analyze gives it.
 func (j *job) decide(minImpact float64) *verdict.Verdict {
 	f := j.Feed
-	if j.engine == nil {
-		v := verdict.New(j.Job)
-		v.Findings = append(v.Findings, verdict.Finding{Kind: verdict.LowCoverage, Detail: "no step was recorded", Ranks: []int{}})
-		detect.Tell(v, f.Off(), nil)
-		return v
-	}
-
 	j.engine.Describe(j.Job, 2*f.Estimated > f.Accepted, 2*f.HostOnly > f.Accepted)
 	v := j.engine.Verdict()
 	detect.Tell(v, f.Off(), f.Overlap())

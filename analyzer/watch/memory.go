@@ -10,7 +10,6 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
-	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
 // stateMagic begins a state file: a checksum of the rest follows, then the rest: a gob
@@ -31,7 +30,7 @@ func (j *job) encode() ([]byte, error) {
 	b.WriteString(stateMagic)
 	// Room for the checksum, which is known last.
 	b.Write(make([]byte, crc32.Size))
-	j.Judged = j.engine != nil
+	j.Judged = j.engine.Layout() != nil
 	enc := gob.NewEncoder(&b)
 	err := errors.Join(enc.Encode(stateVersion), enc.Encode(j))
 	if err == nil && j.Judged {
@@ -69,7 +68,7 @@ func decode(data []byte, cfg threshold.Config) (*job, error) {
 		return nil, fmt.Errorf("%w: version %d, want %d", detect.ErrState, version, stateVersion)
 	}
 
-	j := newJob("")
+	j := newJob("", cfg)
 	if err := dec.Decode(j); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
@@ -82,12 +81,7 @@ func decode(data []byte, cfg threshold.Config) (*job, error) {
 	}
 
 	// The feed goes on in the layout that the engine saw last: a new one would tell it of a change.
-	var last *frame.Layout
-	if j.engine != nil {
-		last = j.engine.Layout()
-	}
-
-	if err := j.Feed.Restore(last); err != nil {
+	if err := j.Feed.Restore(j.engine.Layout()); err != nil {
 		return nil, fmt.Errorf("%w: %w", detect.ErrState, err)
 	}
 

@@ -203,10 +203,8 @@ func (w *Watcher) rethink() {
 
 	w.cfg = cfg
 	for _, j := range w.jobs {
-		if j.engine != nil {
-			j.engine.Configure(cfg)
-			j.dirty = true
-		}
+		j.engine.Configure(cfg)
+		j.dirty = true
 	}
 
 	w.count(func(s *Status) { s.BadThresholds = "" })
@@ -220,7 +218,7 @@ func (w *Watcher) MinImpact() float64 { return w.cfg.MinImpact }
 // Suspects returns what looks wrong in a job at this moment: for an Observer, on the
 // goroutine of Look.
 func (w *Watcher) Suspects(job string) detect.Suspects {
-	if j := w.jobs[job]; j != nil && j.engine != nil {
+	if j := w.jobs[job]; j != nil {
 		return j.engine.Suspects()
 	}
 
@@ -252,7 +250,7 @@ func (w *Watcher) follow(ctx context.Context, name string, at feed.Stage) error 
 		return err
 	}
 
-	news, err := j.read(ctx, w.cfg, w.o.Lag, at)
+	news, err := j.read(ctx, w.o.Lag, at)
 	if err != nil {
 		j.failing = err.Error()
 		w.show(j)
@@ -306,7 +304,7 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 		return j, nil
 	}
 
-	j := newJob(name)
+	j := newJob(name, w.cfg)
 	if w.lock != nil {
 		saved, err := w.load(name)
 		switch {
@@ -328,7 +326,7 @@ func (w *Watcher) open(ctx context.Context, name string) (*job, error) {
 		w.o.Log.Warn("cannot go on where it stopped, the job is read from its beginning", "job", name, "error", err)
 		// What was said of it stands in the table, wherever reading begins.
 		said, taken := j.Stated, j.taken
-		if j = newJob(name); w.o.Holder != nil {
+		if j = newJob(name, w.cfg); w.o.Holder != nil {
 			j.Stated, j.taken = said, taken
 		}
 

@@ -248,7 +248,7 @@ func TestAnalyze(t *testing.T) {
 	}
 
 	loaded, used, held := time.Now(), processor(), peak(t)
-	judge := detect.NewAnalysis(f, detect.Default())
+	judge := detect.Begin(f, detect.Default())
 	if err := rows.Play(judge.Observe, judge.ObserveTransfer); err != nil {
 		t.Fatal(err)
 	}
