@@ -190,11 +190,11 @@ func (e *Engine) halfOfKind(c *candidate) bool {
 	return half(e.graph.All()) || half(e.layout.Roles[e.layout.Role[c.row]].Rows)
 }
 
-// quickOfKind reports whether as many nodes always had as much less own time as a rank always had more.
+// quickOfKind reports whether as many nodes always had as much less own time as a rank's, and others, always had more.
 func (e *Engine) quickOfKind(c *candidate) bool {
 	_, slow := e.everHad(e.graph.All(), c.row, 1)
 	_, quick := e.everHad(e.graph.All(), c.row, -1)
-	return slow > 0 && quick >= slow
+	return slow > 1 && quick >= slow
 }
 
 // everHad is on how many nodes the rows are, and on how many of these one of them always had as much more own time
