@@ -150,8 +150,8 @@ func (e *Engine) Observe(c *frame.Column) {
 	}
 
 	c, anew := e.exposure.Correct(c, e.estimated)
-	for r := 0; anew && r < e.n; r++ { // what was own time before says nothing of it
-		e.tracks[own].Forget(r)
+	if anew { // what was own time before says nothing of it
+		e.tracks[own].Anew()
 	}
 
 	if e.columns == 0 {
