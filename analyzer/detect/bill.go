@@ -34,7 +34,8 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		}
 	}
 
-	least, most = e.withSaves(e.asFarAsGrown(least, first, ""), max(least, most), "")
+	least = e.asLongAsGrown(e.asFarAsGrown(least, first, ""), most, first, faults)
+	least, most = e.withSaves(least, max(least, most), "")
 	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
@@ -44,7 +45,8 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		default:
 			lasts := p[n.Node].Time > 0
 			if x, y := e.costOf(p, n.Node); y > 0 || lasts {
-				a, b = e.asFarAsGrown(x, n.SinceStep, n.Node), max(x, y, withMates)
+				a = e.asLongAsGrown(e.asFarAsGrown(x, n.SinceStep, n.Node), y, n.SinceStep, faults)
+				b = max(a, x, y, withMates)
 			}
 
 			if x, y, ok := e.costs.CameAndWent(n.Node); ok && !lasts && n.State == verdict.Intermittent {
@@ -98,6 +100,17 @@ func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
 	}
 
 	return cost
+}
+
+// asLongAsGrown is what a single node costs at least, and at most, where records of Communication are missing: whoever lacks them looks as
+// busy as the culprit, so a replay saves too little. Steps tell by how much longer they are since, beyond what all ranks compute longer.
+func (e *Engine) asLongAsGrown(least, most float64, since int64, faults []cost.Fault) float64 {
+	if !e.exposure.Loses() || slices.ContainsFunc(faults, func(f cost.Fault) bool { return f.Node != faults[0].Node }) || len(e.slowLinks()) > 0 {
+		return least
+	}
+
+	grew := e.level.Since(level.Step, since) - max(0, robust.Finite(e.level.Since(level.Compute, since), 0))
+	return max(least, min(most, robust.Finite(-math.Expm1(-grew), 0)))
 }
 
 // linkCost is what the job would save as a share of step time were the transfers of slow groups as fast as they should be: what

@@ -57,7 +57,7 @@ func (e *Engine) setLayout(l *frame.Layout) {
 		e.reset(l)
 	}
 
-	e.costs.Assign(l, e.graph, e.recent, e.tracks, e.backward)
+	e.costs.Assign(l, e.graph, e.recent, e.tracks, e.backward, e.exposure)
 	fresh := func(r int32) bool { return l.Fresh[r] && (!same || old.Incarnation[r] != l.Incarnation[r]) }
 	moved := func(r int32) bool { return same && old.NodeOf(int(r)) != e.nodeOf(int(r)) }
 	for _, t := range e.wholes {

@@ -80,6 +80,7 @@ func (h *History) transfer(p *process, w *window) {
 	}
 
 	x.Rows, x.Seconds, x.Quickest = append(x.Rows, int32(p.row)), append(x.Seconds, w.Seconds), append(x.Quickest, w.Quickest)
+	x.Counts = append(x.Counts, w.Calls*float32(w.Steps))
 	x.To, x.Steps = max(x.To, w.To), max(x.Steps, int(w.Steps))
 	x.Bytes += float64(w.Bytes)
 	x.Calls += float64(w.Calls)

@@ -20,6 +20,7 @@ type Transfer struct {
 	Rows     []int32   // ascending
 	Seconds  []float32 // per step, of each of Rows
 	Quickest []float32 // seconds of the quickest call of each of Rows, NaN unknown
+	Counts   []float32 // calls in the window, of each of Rows
 	Bytes    float64   // per step and rank
 	Calls    float64   // per step and rank
 	Steps    int       // most steps that a rank had in the window
@@ -58,10 +59,10 @@ func (t *Transfer) Finish() {
 
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Rows[a], t.Rows[b]) })
 	order = slices.CompactFunc(order, func(a, b int) bool { return t.Rows[a] == t.Rows[b] })
-	rows, secs, quickest := make([]int32, len(order)), make([]float32, len(order)), make([]float32, len(order))
+	rows, secs, quickest, counts := make([]int32, len(order)), make([]float32, len(order)), make([]float32, len(order)), make([]float32, len(order))
 	for i, o := range order {
-		rows[i], secs[i], quickest[i] = t.Rows[o], t.Seconds[o], t.Quickest[o]
+		rows[i], secs[i], quickest[i], counts[i] = t.Rows[o], t.Seconds[o], t.Quickest[o], t.Counts[o]
 	}
 
-	t.Rows, t.Seconds, t.Quickest = rows, secs, quickest
+	t.Rows, t.Seconds, t.Quickest, t.Counts = rows, secs, quickest, counts
 }

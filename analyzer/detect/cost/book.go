@@ -58,6 +58,7 @@ type Book struct {
 	recent   *history.Window
 	tests    [history.Signals]*sequential.Test
 	backward *residual.Backward
+	exposure *residual.Exposure
 
 	faults   []Fault
 	accounts map[string]Account  // by node; "" is all together
@@ -84,8 +85,8 @@ func New() *Book {
 }
 
 // Assign takes another layout, and what follows its steps; Forget comes with it where rows mean other ranks.
-func (b *Book) Assign(l *frame.Layout, g *replay.Graph, recent *history.Window, tests [history.Signals]*sequential.Test, backward *residual.Backward) {
-	b.layout, b.graph, b.recent, b.tests, b.backward = l, g, recent, tests, backward
+func (b *Book) Assign(l *frame.Layout, g *replay.Graph, recent *history.Window, tests [history.Signals]*sequential.Test, backward *residual.Backward, exposure *residual.Exposure) {
+	b.layout, b.graph, b.recent, b.tests, b.backward, b.exposure = l, g, recent, tests, backward, exposure
 }
 
 // Forget closes what is told by rows.

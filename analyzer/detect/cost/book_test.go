@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/sequential"
 	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/feed"
@@ -39,7 +40,7 @@ func newJob(t *testing.T) *job {
 
 	cfg := threshold.Default()
 	j := &job{book: New(), recent: history.New(4), layout: f.Layouts[0], test: sequential.New(&cfg, 4, sequential.Alike(4)), waits: 1}
-	j.book.Assign(j.layout, replay.New(j.layout), j.recent, [history.Signals]*sequential.Test{j.test, j.test, j.test}, nil)
+	j.book.Assign(j.layout, replay.New(j.layout), j.recent, [history.Signals]*sequential.Test{j.test, j.test, j.test}, nil, residual.NewExposure(j.layout))
 	return j
 }
 

@@ -174,7 +174,8 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 
 	saved = max(saved, unseen) // who waits in a call that is not recorded is as busy, in the play
 	mid, high := b.othersWait(i, faults)
-	if mid == mid {
+	loses := b.exposure.Loses()
+	if mid == mid && !loses {
 		saved, most = min(saved, mid+unseen), min(most, high+unseen)
 	}
 
@@ -182,7 +183,7 @@ func (b *Book) without(i int, faults []Fault, t float64) (saved, most float64) {
 		saved = 0 // a pipeline that isn't known may hide it all
 	}
 
-	if b.graph.Known() && b.recent.At(frame.Exposed, i) != nil && !b.habits.Lost {
+	if b.graph.Known() && b.recent.At(frame.Exposed, i) != nil && !b.habits.Lost && !loses {
 		most = saved
 	}
 
@@ -247,7 +248,7 @@ func (b *Book) passesEffect(i int, f *Fault, shared bool) float64 {
 	m := f.Effect
 	switch {
 	case m != 0:
-	case f.Has[history.Own] && b.recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && (shared || b.habits.Patchy)):
+	case f.Has[history.Own] && b.recent.Place[history.Own][i%threshold.Window] > 0 && !(f.Has[history.Compute] && (shared || b.habits.Patchy || b.exposure.Loses())):
 		m = b.effectAt(history.Own, i, f)
 		if !f.Has[history.Compute] {
 			break

@@ -16,9 +16,11 @@ import (
 type Exposure struct {
 	layout *frame.Layout
 	kinds  [len(blocking)]kind
-	right  frame.Column
-	vals   [2][]float32 // own and exposed time of the step at hand
-	buf    [2][]float32
+	// Calls of collectives that ranks recorded, and those that they lack of what another member of their group has.
+	Calls, Lacking float64
+	right          frame.Column
+	vals           [2][]float32 // own and exposed time of the step at hand
+	buf            [2][]float32
 }
 
 // blocking are the dimensions that passes may wait for: the inner ones, the data-parallel ones that gather parameters, and those of groups
@@ -58,6 +60,7 @@ func NewExposure(l *frame.Layout) *Exposure {
 
 // ObserveTransfer takes what a group does in a window of steps.
 func (x *Exposure) ObserveTransfer(t *frame.Transfer) {
+	x.count(t)
 	switch {
 	case t.Dim == "dp" && t.Op == "allgather":
 		x.kinds[gathering].Calls = max(x.kinds[gathering].Calls, t.Calls)
@@ -65,6 +68,21 @@ func (x *Exposure) ObserveTransfer(t *frame.Transfer) {
 		x.kinds[unnamed].Calls = max(x.kinds[unnamed].Calls, t.Calls)
 	}
 }
+
+// count counts the calls of a group's members: in a collective all of them meet, so each has as many.
+func (x *Exposure) count(t *frame.Transfer) {
+	if frame.P2P(t.Op) || len(t.Counts) < 2 {
+		return
+	}
+
+	most := slices.Max(t.Counts)
+	for _, n := range t.Counts {
+		x.Calls, x.Lacking = x.Calls+float64(n), x.Lacking+float64(most-n)
+	}
+}
+
+// Loses reports whether records of Communication are missing here and there: waits are then longer, and own times shorter, than they say.
+func (x *Exposure) Loses() bool { return x.Lacking > lostCalls*(x.Calls+x.Lacking) }
 
 // Blocking are the dimensions in whose collectives trainers wait during their passes, whether or not they tell.
 func (x *Exposure) Blocking() []frame.Metric {

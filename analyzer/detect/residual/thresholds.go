@@ -66,4 +66,6 @@ const (
 	// exposureGroups tell it, and of each so many ranks.
 	exposureGroups = 32
 	exposureRanks  = 32
+	// lostCalls of a group's calls that members lack are no edges of windows, in which processes begin and end.
+	lostCalls = 0.02
 )
