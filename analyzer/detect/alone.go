@@ -158,7 +158,7 @@ func (e *Engine) aloneNodes(all nodes, culprits []candidate) {
 			does = fmt.Sprintf("it waits %.4g s more of a step for data", effect*e.stepMedian)
 		case !e.seen[frame.FP]:
 			n.Cause = verdict.Unattributed
-		case u.signal == own && e.byForward():
+		case u.signal == own && e.byForward() && e.alone[compute].AboveHabit(u.at) < computeShare*effect: // passes need not have alarmed themselves
 			n.Cause = verdict.HostDelay
 			does = fmt.Sprintf("it spends %.2f times as long outside communication, data loading and saving", n.Slowdown)
 		}

@@ -271,3 +271,17 @@ func TestAlone_LoadsAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestAlone_CauseOfARamp: a stage on a node of its own gets slower little by little. Its own time alarms first, and its forward passes, which
+// have not alarmed yet, are longer by as much: it is what it computes, not its host.
+func TestAlone_CauseOfARamp(t *testing.T) {
+	for seed := range uint64(6) {
+		v := exactly(t, "healthy", seed, plain(simulate.Config{
+			Shape:  simulate.Shape{DP: 4, PP: 2, MicroBatches: 4, RanksPerNode: 4},
+			Faults: []simulate.Fault{{Kind: simulate.Compute, Node: 1, Factor: 1.1, From: 10, Ramp: 310}},
+		}))
+		if len(v.Nodes) == 1 && v.Nodes[0].Cause != verdict.Compute {
+			t.Errorf("seed %d: %+v, want compute", seed, v.Nodes[0])
+		}
+	}
+}

@@ -94,6 +94,10 @@ func (e *Engine) coversSelf(c *candidate, skip func(int) bool) bool {
 	}
 
 	fp, self := e.ratioOf(c.row, compute, k, skip), e.ratioOf(c.row, own, k, skip)
+	if q := e.layout.Replica[c.row]; q >= 0 && e.isWhole(e.layout.Replicas[q]) { // what its stages share may be what slows their host
+		fp = max(fp, robust.Finite(math.Log(e.recent.Median(frame.FP, c.row, k)/e.roleMedian(frame.FP, c.row, k, skip)), 0))
+	}
+
 	if c.has[compute] {
 		return !(fp < computeShare*self)
 	}
