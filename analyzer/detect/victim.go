@@ -5,8 +5,10 @@ import (
 	"slices"
 
 	"github.com/laggard-dev/laggard/analyzer/detect/history"
+	"github.com/laggard-dev/laggard/analyzer/detect/link"
 	"github.com/laggard-dev/laggard/analyzer/detect/residual"
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+	"github.com/laggard-dev/laggard/analyzer/detect/threshold"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 )
 
@@ -278,5 +280,49 @@ func (e *Engine) maybeStage(c *candidate) bool {
 	return slices.ContainsFunc(e.layout.Roles[e.layout.Role[c.row]].Rows, func(r int32) bool {
 		x := t.Middle(int(r))
 		return int(r) != c.row && x >= float32(e.cfg.MinEffect) && x >= mine-stageLikeness && x <= mine+stageLikeness
+	})
+}
+
+// waitsForLink reports whether a rank computes longer in its backward pass alone while a
+// link of its groups is slow: who comes early waits in it, where no range tells.
+func (e *Engine) waitsForLink(c *candidate) bool {
+	if !c.has[compute] || c.has[loading] || c.has[saving] || !e.recent.Has(frame.Backward) || !e.onSlowLink(c.row, false) {
+		return false
+	}
+
+	t := e.tracks[compute]
+	effect, _ := t.Last(c.row)
+	k := t.Recent(c.row)
+	mine := e.recent.Median(frame.FP, c.row, k)
+	theirs := e.roleMedian(frame.FP, c.row, k, nil)
+	return math.Log(mine/theirs) < computeShare*effect
+}
+
+// beganWithLink reports whether a rank computes longer since the links of another node became
+// slow, and costs less than they do: one change has one cause. Where ranks share processors,
+// who waits longer for its wires leaves more of them to others, or less.
+func (e *Engine) beganWithLink(c *candidate) bool {
+	if c.has[loading] || c.has[saving] {
+		return false
+	}
+
+	slow := e.slowLinks()
+	n := e.commonNode(slow)
+	return n >= 0 && n != e.layout.Node[c.row] && slices.ContainsFunc(slow, func(w link.Slow) bool {
+		return max(c.since, w.Since)-min(c.since, w.Since) <= threshold.Window && w.Cost >= linkLead*c.excess
+	})
+}
+
+// beganWithReplica reports whether a rank with few peers became slower when a whole replica, to which one of these
+// belongs, became so by more: what the stages of that replica share is taken out of its ranks' times, and what is left of them is no measure.
+func (e *Engine) beganWithReplica(c *candidate) bool {
+	if !c.few || c.main >= signals {
+		return false
+	}
+
+	return slices.ContainsFunc(e.slowWholes(), func(u unit) bool {
+		effect, _ := u.test.Last(u.at)
+		return effect > c.effect && abs(u.test.SinceAt(u.at)-c.sinceAt) <= threshold.Window &&
+			slices.ContainsFunc(u.rows, func(r int32) bool { return int(r) != c.row && e.layout.Role[r] == e.layout.Role[c.row] })
 	})
 }
