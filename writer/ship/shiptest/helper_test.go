@@ -74,17 +74,22 @@ func shipping(t *testing.T, sink ship.Sink, o ship.Options, f func(ctx context.C
 	return s
 }
 
-// feed puts n steps (and their records) of each rank, in portions.
-func feed(t *testing.T, ctx context.Context, s *ship.Shipper, ranks, n, portion int) {
-	t.Helper()
+// streamsOf are the streams of so many ranks.
+func streamsOf(ranks int) []*ship.Stream {
 	streams := make([]*ship.Stream, ranks)
 	for r := range streams {
 		streams[r] = ship.NewStream(strconv.Itoa(r))
 	}
 
-	for i := 0; i < n; i += portion {
+	return streams
+}
+
+// feed puts the steps from one up to another (and their records) of each rank, in portions.
+func feed(t *testing.T, ctx context.Context, s *ship.Shipper, streams []*ship.Stream, from, to, portion int) {
+	t.Helper()
+	for i := from; i < to; i += portion {
 		for r := range streams {
-			if err := s.Put(ctx, streams[r], shiptest.Rows("j", uint32(r), i, min(portion, n-i)), i); err != nil {
+			if err := s.Put(ctx, streams[r], shiptest.Rows("j", uint32(r), i, min(portion, to-i)), i); err != nil {
 				t.Fatalf("Put: %v", err)
 			}
 		}

@@ -52,6 +52,13 @@ func newProxy(t *testing.T, server string, plan func(n int) fault) *proxy {
 	return proxyAt(t, l, server, plan)
 }
 
+// connections is how many connections there were.
+func (p *proxy) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
+}
+
 // proxyAt is newProxy on a listener of the test's own.
 func proxyAt(t *testing.T, l net.Listener, server string, plan func(n int) fault) *proxy {
 	p := &proxy{t: t, l: l, server: server, plan: plan, conns: map[net.Conn]bool{}, met: map[string]int{}, stop: make(chan struct{})}

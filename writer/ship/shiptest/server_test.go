@@ -49,7 +49,7 @@ func TestServerKilled(t *testing.T) {
 		}
 	}()
 	s := shipping(t, sink, ship.Options{BatchRows: 500, Flush: 5 * time.Millisecond, Jitter: func() float64 { return 0.5 }}, func(_ context.Context, s *ship.Shipper) {
-		feed(t, ctx, s, ranks, n, 50)
+		feed(t, ctx, s, streamsOf(ranks), 0, n, 50)
 	})
 	close(stop)
 	st := s.Stats()
@@ -79,7 +79,7 @@ func TestServerStalls(t *testing.T) {
 		}
 	}()
 	s := shipping(t, sink, ship.Options{BatchRows: 500, Flush: 5 * time.Millisecond}, func(ctx context.Context, s *ship.Shipper) {
-		feed(t, ctx, s, 2, 4000, 100)
+		feed(t, ctx, s, streamsOf(2), 0, 4000, 100)
 	})
 	<-done
 	if s.Stats().Retries == 0 {
