@@ -86,18 +86,23 @@ const maxTerms = 400
 // conditions are what the rows of b meet, in pieces of at most maxTerms: of those with the same
 // prefix (a process, a segment) the range of their values in a column, "" for none.
 func conditions[T any](b *ship.Batch, rows []T, column string, of func(*T) (prefix string, value uint64)) []string {
-	type span struct{ lo, hi uint64 }
-	spans := map[string]span{}
+	type span struct {
+		prefix string
+		lo, hi uint64
+	}
+	spans := map[string]*span{}
 	var prefixes []string
+	last := &span{}
 	for i := range rows {
 		prefix, v := of(&rows[i])
-		s, known := spans[prefix]
-		if !known {
-			prefixes = append(prefixes, prefix)
-			s = span{v, v}
+		if prefix != last.prefix { // rows of a segment follow one another
+			if last = spans[prefix]; last == nil {
+				last = &span{prefix, v, v}
+				prefixes, spans[prefix] = append(prefixes, prefix), last
+			}
 		}
 
-		spans[prefix] = span{min(s.lo, v), max(s.hi, v)}
+		last.lo, last.hi = min(last.lo, v), max(last.hi, v)
 	}
 
 	var all []string
