@@ -49,6 +49,8 @@ const (
 	// while one before the current is not, it is markBehind.
 	markEvery  = 3 * time.Second
 	markBehind = time.Second
+	// mostEntries of a rank's account wait for its next position: 48 KiB.
+	mostEntries = 256
 	// noteEvery bounds what metrics and ageing may lag behind, saveEvery what is read again after a
 	// kill: the store then says what it has.
 	noteEvery = time.Second
@@ -226,7 +228,8 @@ func (e *engine) rest(ctx context.Context, m *member) error {
 }
 
 // take puts what the roller has finished. A position costs some kilobytes, so it
-// goes with the rows once in a while only, or when it is forced.
+// goes with the rows once in a while only, or when it is forced, and the entries of the
+// account go with it: from the position before a restart makes them again.
 func (e *engine) take(ctx context.Context, m *member, force bool) error {
 	if err := e.rest(ctx, m); err != nil {
 		return err
@@ -251,9 +254,12 @@ func (e *engine) take(ctx context.Context, m *member, force bool) error {
 		m.lose(l)
 	}
 
-	rows.Ledger = append(rows.Ledger, m.entries...)
-	m.entries = m.entries[:0]
 	mark := e.marks && m.unmarked && (force || m.markDue())
+	if mark || force || !m.unmarked || len(m.entries) >= mostEntries { // nobody waits for them: each insert costs the store the same
+		rows.Ledger = append(rows.Ledger, m.entries...)
+		m.entries = m.entries[:0]
+	}
+
 	if rows.Len() == 0 && !mark {
 		if turned {
 			e.shipper.Recycle(rows)

@@ -172,6 +172,43 @@ func windows(t *testing.T, store string) (sums map[ship.CommunicationKey]row.Com
 	return sums, complements
 }
 
+// inserts is a sink that counts the inserts into each table.
+type inserts struct {
+	ship.Sink
+	of map[string]int
+}
+
+func (s *inserts) Insert(ctx context.Context, b *ship.Batch) error {
+	s.of[b.Table]++
+	return s.Sink.Insert(ctx, b)
+}
+
+// TestAccountIsPutOnce: a pass stores the account of its segments when they are read, and not with
+// each part of their rows.
+func TestAccountIsPutOnce(t *testing.T) {
+	dir, _ := written(t, 2, 200, 8<<10)
+	segments, err := filepath.Glob(filepath.Join(dir, "*", "*", "[0-9]*"))
+	if err != nil || len(segments) < 10 {
+		t.Fatalf("%d segments, %v", len(segments), err)
+	}
+
+	sink := &inserts{Sink: store(t, "parquet:"+t.TempDir()), of: map[string]int{}}
+	o := all()
+	o.Quantum, o.Ship.BatchRows = 4<<10, 100
+	r, err := intake.Once(t.Context(), dir, sink, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if rounds, n := sink.of[row.RecordsTable], sink.of[row.LedgerTable]; rounds < 10 || n > 4 {
+		t.Fatalf("%d inserts into the account beside %d of records: %s", n, rounds, r)
+	}
+
+	if got, want := r.Tables[row.LedgerTable].Inserted, uint64(2*len(segments)); got < want {
+		t.Fatalf("%d entries of %d segments", got, len(segments))
+	}
+}
+
 // ingestProcess is `laggard ingest` as a process of its own, to be killed.
 func ingestProcess() {
 	sink, err := intake.OpenStore(os.Getenv("LAGGARD_TEST_STORE"), clickhouse.Options{})
