@@ -59,12 +59,30 @@ func (p *process) waiting() (n int, err error) {
 
 			if l.head > l.cursor {
 				n++
-				p.full = p.full || !p.gone && (l.head-l.cursor)*4 > uint64(r.reader.Slots[i])
+				p.full = p.full || !p.gone && r.quarterFull(i, l.head)
 			}
 		}
 	}
 
 	return n, nil
+}
+
+// quarterFull reports whether a lane whose head that is has a quarter of its slots and more to copy.
+func (r *ringState) quarterFull(lane int, head uint64) bool {
+	cursor := r.lanes[lane].cursor
+	return head > cursor && (head-cursor)*4 > uint64(r.reader.Slots[lane])
+}
+
+// filling reports whether a ring of the process has become a quarter full, or is new. What can't be read the next pass tells.
+func (p *process) filling() bool {
+	if s, err := p.folder.Status(); err == nil && s.Rings > p.status.Rings {
+		return true
+	}
+
+	return slices.ContainsFunc(p.rings, func(r *ringState) bool {
+		c, err := r.reader.Counters()
+		return err == nil && r.resumed && (r.quarterFull(0, c.Head[0]) || r.quarterFull(1, c.Head[1]))
+	})
 }
 
 // gather copies slots out of every ring that has some: so many rings are waiting. Each

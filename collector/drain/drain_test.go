@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,42 @@ func TestOrderIsByEnd(t *testing.T) {
 
 	if w.Flushed != 50 {
 		t.Errorf("%d flushed", w.Flushed)
+	}
+}
+
+// TestBurstsAreSeenBetweenPasses: a ring that gets a quarter full is drained long before the next pass is due, and so is a
+// thread's that is new.
+func TestBurstsAreSeenBetweenPasses(t *testing.T) {
+	b := newBench(t, &ringtest.Memory{}, func(o *drain.Options) { o.Interval = time.Hour })
+	b.mark(record.FP, 1) // with it the process has a ring
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	until := func(what string, is func() bool) {
+		t.Helper()
+		deadline := time.After(time.Minute)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for !is() {
+			select {
+			case <-tick.C:
+			case <-deadline:
+				stop()
+				<-done
+				t.Fatalf("%s: never, %d records of %d passes", what, drained(b.Drain), b.Stats().Passes)
+			}
+		}
+	}
+
+	until("the first pass", func() bool { return drained(b.Drain) == 1 })
+	b.mark(record.FP, ring.LightSlots/4+1)
+	until("a quarter of a ring drained", func() bool { return drained(b.Drain) == ring.LightSlots/4+2 })
+	after := b.Stats().Passes
+	b.rec.Thread().Mark(record.FP, recorder.Attr{}, 1000, 1)
+	until("a pass for a new ring", func() bool { return b.Stats().Passes > after })
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }
 
