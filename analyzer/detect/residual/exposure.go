@@ -5,6 +5,7 @@ import (
 
 	"github.com/laggard-dev/laggard/analyzer/detect/robust"
 	"github.com/laggard-dev/laggard/analyzer/frame"
+	"github.com/laggard-dev/laggard/schemas/row"
 )
 
 // Exposure tells own time from Communication where records leave it open. Nobody may tell how long the
@@ -18,6 +19,8 @@ type Exposure struct {
 	kinds  [len(blocking)]kind
 	// Calls of collectives that ranks recorded, and those that they lack of what another member of their group has.
 	Calls, Lacking float64
+	window         int64   // of steps at hand, by its number
+	steps          []int32 // that each rank recorded in it
 	right          frame.Column
 	vals           [2][]float32 // own and exposed time of the step at hand
 	buf            [2][]float32
@@ -41,7 +44,7 @@ type kind struct {
 
 // NewExposure returns the exposure of a layout's ranks.
 func NewExposure(l *frame.Layout) *Exposure {
-	x := &Exposure{layout: l}
+	x := &Exposure{layout: l, steps: make([]int32, len(l.Ranks))}
 	if l.From == "inferred" {
 		return x // any group may be any
 	}
@@ -69,15 +72,35 @@ func (x *Exposure) ObserveTransfer(t *frame.Transfer) {
 	}
 }
 
-// count counts the calls of a group's members: in a collective all of them meet, so each has as many.
+// countSteps counts the steps that each rank recorded in the window of steps at hand.
+func (x *Exposure) countSteps(c *frame.Column) {
+	if window := c.Step / row.Window; window != x.window {
+		x.window = window
+		clear(x.steps)
+	}
+
+	for r, t := range c.V[frame.Step] {
+		if t == t {
+			x.steps[r]++
+		}
+	}
+}
+
+// count counts the calls of a group's members: in a collective all of them meet, so each has as many in each of the steps that it recorded.
 func (x *Exposure) count(t *frame.Transfer) {
-	if frame.P2P(t.Op) || len(t.Counts) < 2 {
+	if frame.P2P(t.Op) || len(t.Counts) < 2 || t.From/row.Window != x.window {
 		return
 	}
 
-	most := slices.Max(t.Counts)
-	for _, n := range t.Counts {
-		x.Calls, x.Lacking = x.Calls+float64(n), x.Lacking+float64(most-n)
+	most := float32(0)
+	for i, r := range t.Rows {
+		if n := x.steps[r]; n > 0 {
+			most = max(most, t.Counts[i]/float32(n))
+		}
+	}
+
+	for i, r := range t.Rows {
+		x.Calls, x.Lacking = x.Calls+float64(t.Counts[i]), x.Lacking+float64(max(0, most*float32(x.steps[r])-t.Counts[i]))
 	}
 }
 
@@ -104,6 +127,7 @@ func (x *Exposure) Estimates() bool {
 // Correct returns the column with own and exposed time as they are, which is good until the next call; estimated tells
 // that the latter was guessed without the end of backward passes. It reports whether own time means something else from this step on.
 func (x *Exposure) Correct(c *frame.Column, estimated bool) (right *frame.Column, anew bool) {
+	x.countSteps(c)
 	self, exposed := c.V[frame.Self], c.V[frame.Exposed]
 	if self == nil || exposed == nil || c.V[frame.Comm] == nil {
 		return c, false

@@ -31,7 +31,7 @@ func (b *Backward) State() state.Fields {
 
 // State is what a later step asks of earlier ones.
 func (x *Exposure) State() state.Fields {
-	f := state.Fields{"calls": &x.Calls, "lacking": &x.Lacking}
+	f := state.Fields{"calls": &x.Calls, "lacking": &x.Lacking, "window": &x.window, "window_steps": &x.steps}
 	for i := range x.kinds {
 		k, name := &x.kinds[i], blocking[i][0].String()
 		f["columns_"+name], f["passes_"+name], f["net_"+name], f["calls_"+name], f["waits_"+name] = state.Counts(&k.Columns), &k.Passes, &k.Net, &k.Calls, &k.Waits
