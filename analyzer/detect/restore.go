@@ -13,7 +13,7 @@ import (
 
 // stateVersion is the version of the saved state; another one is not read. It rises
 // with every change of what is saved or of what it means.
-const stateVersion = 47
+const stateVersion = 48
 
 // ErrState is returned by Restore when the bytes are no state of this version: of
 // another one, cut, damaged or made up. Whoever gets it begins anew from the rows.

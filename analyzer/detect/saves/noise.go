@@ -1,6 +1,10 @@
 package saves
 
-import "github.com/laggard-dev/laggard/analyzer/detect/robust"
+import (
+	"math"
+
+	"github.com/laggard-dev/laggard/analyzer/detect/robust"
+)
 
 // noise updates the spread of one save among peers: that of the kept saves, or of the last
 // few if they differ more, for a storage that is quiet may turn noisy.
@@ -18,9 +22,13 @@ func (s *Watch) spread(last int) float64 {
 		lns := s.recent[(s.saves-1-k)%keptSaves*s.n:][:s.n]
 		s.well = append(s.well[:0], lns...)
 		for r, run := range s.run {
-			if run > 0 {
+			if run > 0 || s.alwaysLast(r) {
 				s.well[r] = robust.NaN // nor is a slow one any measure of the others
 			}
+		}
+
+		if s.among > 1 && s.sigma > 0 && !s.sure() && !s.onTwoNodes(s.well) {
+			continue // the savers of one node don't tell how nodes differ
 		}
 
 		s.ref.Relative(s.well, s.rel)
@@ -33,7 +41,7 @@ func (s *Watch) spread(last int) float64 {
 		for g := range s.l.Roles {
 			s.buf = s.buf[:0]
 			for _, r := range s.l.Roles[g].Rows {
-				if x := lns[r]; x == x && s.run[r] == 0 && len(s.buf) < fewSavers {
+				if x := lns[r]; x == x && s.run[r] == 0 && !s.alwaysLast(int(r)) && len(s.buf) < fewSavers {
 					s.buf = append(s.buf, x)
 				}
 			}
@@ -50,6 +58,22 @@ func (s *Watch) spread(last int) float64 {
 
 	wider := 1 + fewFreedom/freedom
 	return sum / freedom * wider * wider
+}
+
+// onTwoNodes reports whether the savers that v knows are on several nodes.
+func (s *Watch) onTwoNodes(v []float32) bool {
+	first := int32(-1)
+	for r, x := range v {
+		switch n := s.l.Node[r]; {
+		case x != x:
+		case first < 0:
+			first = n
+		case n != first:
+			return true
+		}
+	}
+
+	return false
 }
 
 // alone is the spread of one rank's healthy saves about their own median, pooled:
@@ -126,4 +150,47 @@ func (s *Watch) apart(r int, mid float32) (x, least float32) {
 	}
 
 	return s.lns[r] - top, acrossRise
+}
+
+// followLeader follows which node takes far longer to save than any other, where one does.
+func (s *Watch) followLeader() {
+	of := make([][]float32, len(s.l.Nodes))
+	for r, y := range s.lns {
+		if node := s.l.Node[r]; y == y && node >= 0 {
+			of[node] = append(of[node], y)
+		}
+	}
+
+	leader, top, next := int32(-1), float32(math.Inf(-1)), float32(math.Inf(-1))
+	s.among = 0
+	for node, saves := range of {
+		x := robust.Median(saves)
+		if x != x {
+			continue
+		}
+
+		s.among++
+		if x > top {
+			leader, top, next = int32(node), x, top
+		} else {
+			next = max(next, x)
+		}
+	}
+
+	switch {
+	case s.among < 2 || top-next < acrossRise:
+	case leader == s.leader:
+		s.leads++
+	default:
+		s.leader, s.leads = leader, 1
+	}
+}
+
+// alwaysLast reports whether rank r is on the node that alone takes far longer than the others, in each save in which one does: by chance it is
+// another one in turn. It is no measure of the others, though it is half of them and saves by turns as fast as they do.
+func (s *Watch) alwaysLast(r int) bool { return s.l.Node[r] == s.leader && s.sure() }
+
+// sure reports whether it is no chance that the same node led so often in a row.
+func (s *Watch) sure() bool {
+	return s.leads > 0 && float64(s.leads-1)*math.Log(float64(s.among)) >= -math.Log(saveOdds)
 }

@@ -47,6 +47,9 @@ type Watch struct {
 	savers   int       // of the last of them
 	every    float64   // steps from save to save
 	lastSave int       // column of the last save
+	leader   int32     // node that took far longer than any other in the last saves in which one did, and in how many in a row
+	leads    int
+	among    int // nodes that save
 	level    []float32
 	// All savers slow together against their own past.
 	storageRun   int
@@ -69,7 +72,9 @@ func New(l *frame.Layout) *Watch {
 }
 
 // Assign tells who is who from now on; the roles are the same.
-func (s *Watch) Assign(l *frame.Layout) { s.l, s.ref, s.home = l, residual.NewReference(l), atHome(l) }
+func (s *Watch) Assign(l *frame.Layout) {
+	s.l, s.ref, s.home, s.leads = l, residual.NewReference(l), atHome(l), 0
+}
 
 // atHome tells of each row whether all of its role are on one node.
 func atHome(l *frame.Layout) []bool {
@@ -118,11 +123,12 @@ func (s *Watch) Observe(c *frame.Column, k int, now Now, ended func(row int)) bo
 	slot := (s.saves - 1) % keptSaves
 	s.keep(slot, now)
 	copy(s.recent[slot*s.n:], s.lns)
-	mid := robust.Median(s.buf)
+	mid := robust.LowerMedian(s.buf) // half of the savers may be slow
 	if s.storage(mid, c.Step) {
 		return true
 	}
 
+	s.followLeader()
 	s.noise()
 	s.ref.Relative(s.lns, s.rel)
 	s.judge(v, mid, c.Step, ended)
@@ -137,7 +143,7 @@ func (s *Watch) judge(v []float32, mid float32, step int64, ended func(int)) {
 	}
 
 	need := uint8(saves)
-	if s.savers < threshold.MedianPeers {
+	if s.savers < threshold.MedianPeers || s.among > 1 && s.among < threshold.MedianPeers { // a node's ranks share what they save over
 		need = lonelySaves
 	}
 

@@ -11,6 +11,6 @@ func (s *Watch) State() state.Fields {
 		"since": &s.since, "third": &s.third, "last": &s.last, "rise": &s.rise, "cost": &s.cost, "sigma": &s.sigma,
 		"recent": &s.recent, "saves": state.Counts(&s.saves), "savers": &s.savers, "every": &s.every,
 		"last_save": &s.lastSave, "level": state.Grows(&s.level), "storage_run": &s.storageRun,
-		"storage_since": &s.storageSince, "began": &s.began, "accounts": &s.accounts,
+		"storage_since": &s.storageSince, "leader": &s.leader, "leads": &s.leads, "began": &s.began, "accounts": &s.accounts,
 	}
 }
