@@ -32,6 +32,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		}
 	}
 
+	most = max(least, most)
 	least = e.asLongAsGrown(e.asFarAsGrown(least, first, ""), most, first, faults)
 	least, most = e.withSaves(least, max(least, most), "")
 	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
@@ -90,7 +91,7 @@ func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
 		passes := 0.0
 		for r := range e.n {
 			if node == "" || e.nodeOf(r) == node {
-				passes = max(passes, e.excess(r, compute, nil))
+				passes = max(passes, robust.Finite(e.excess(r, compute, nil), 0))
 			}
 		}
 

@@ -74,6 +74,29 @@ func TestCosts_GathersFromTheStart(t *testing.T) {
 	}
 }
 
+// TestCosts_BesideARankThatDied: what nobody recorded of a rank that is gone hides no cost of all together.
+func TestCosts_BesideARankThatDied(t *testing.T) {
+	for seed := range uint64(4) {
+		j := newJob(seed)
+		j.shape(1, 4, 4, 4)
+		j.tpShared, j.covered, j.seq, j.unrecorded, j.steps = true, true, 0, 0, 160
+		j.slowRanks(map[int]float64{5: 1.4})
+		f := j.frame()
+		for _, c := range f.Columns {
+			for m := range c.V {
+				if c.Step >= 90 && c.V[m] != nil {
+					c.V[m][12] = frame.NaN
+				}
+			}
+		}
+
+		v := Analyze(f, Default())
+		if got := blamed(v); !slices.Equal(got, []string{"host-01"}) || v.JobImpact < v.Nodes[0].JobImpact || v.JobImpact == 0 {
+			t.Errorf("seed %d: %v costs %.3f, all together %.3f", seed, got, v.Nodes[0].JobImpact, v.JobImpact)
+		}
+	}
+}
+
 // TestCosts_LostRecords: where records of Communication are missing here and there, who lacks one looks as busy as the
 // culprit in that step. That is neither work nor a reason why the culprit costs nothing.
 func TestCosts_LostRecords(t *testing.T) {
