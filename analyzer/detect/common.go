@@ -40,6 +40,7 @@ func (e *Engine) withoutCommon(all []candidate) (left []candidate, dropped commo
 			if q := e.layout.Replica[c.row]; !slices.Contains(dropped.replicas, q) {
 				dropped.replicas = append(dropped.replicas, q)
 			}
+		case e.givenMore(c):
 		case sudden[node]:
 			dropped.sudden[node] = true
 		case e.standing(c):
@@ -88,6 +89,22 @@ func (e *Engine) moreWork(c *candidate) bool {
 	usual := robust.Median64(all)
 	alike := usual >= likeWork*above || above-usual < e.cfg.MinEffect
 	return alike && len(stages) == e.layout.Stages && e.singleNode(e.layout.Replicas[q]) < 0
+}
+
+// givenMore reports whether a rank was given as many more tokens as it takes longer, and how times go with tokens is not known, for nobody's
+// change from step to step: where they do, what they explain is taken out of what the tests see.
+func (e *Engine) givenMore(c *candidate) bool {
+	if c.has[loading] || c.has[saving] || e.tokens.Explains(int(compute)) {
+		return false
+	}
+
+	more := e.moreTokens(c.row)
+	return more > 0 && (more >= likeWork*c.effect || c.effect-more < e.cfg.MinEffect)
+}
+
+// moreTokens is how many more tokens row r is given than its peers, a logarithm; 0 where nobody tells.
+func (e *Engine) moreTokens(r int) float64 {
+	return robust.Finite(math.Log(e.recent.Median(frame.Tokens, r, threshold.Window)/e.roleMedian(frame.Tokens, r, threshold.Window, nil)), 0)
 }
 
 // sudden is the nodes that became slow in the same moment as many others: a switch or

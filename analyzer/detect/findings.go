@@ -96,9 +96,12 @@ func (e *Engine) workFinding(v *verdict.Verdict, common *common) {
 		}
 
 		why = fmt.Sprintf("and the one of rank %d is the last in %d of the last %d steps", f.Ranks[0], last[lane], total(last))
-		if e.singleNode(e.graph.Rows(lane)) < 0 {
+		switch {
+		case e.moreTokens(int(e.graph.Rows(lane)[0])) >= e.cfg.MinEffect:
+			why += ": it is given more tokens"
+		case e.singleNode(e.graph.Rows(lane)) < 0:
 			why += ": its ranks on several nodes go together, so it gets more work"
-		} else if e.costs.LastLane(lane) >= e.cfg.MinImpact {
+		case e.costs.LastLane(lane) >= e.cfg.MinImpact:
 			common.last = f.Ranks
 		}
 	case !e.sharing[compute].Usable:

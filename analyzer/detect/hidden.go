@@ -100,7 +100,7 @@ func (e *Engine) ownIsWork() bool { return !e.hostOnly || !e.seen[frame.FP] }
 // nothing proves that it is late itself, though no noise makes so much on so many of a node's ranks.
 func (e *Engine) unproven() string {
 	for _, c := range e.candidates() {
-		if !c.onlyOwn() || e.moreWork(&c) {
+		if !c.onlyOwn() || e.moreWork(&c) || e.givenMore(&c) {
 			continue
 		}
 

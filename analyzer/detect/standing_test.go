@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/verdict"
 )
 
@@ -210,5 +211,20 @@ func TestStanding_UntoldGroups(t *testing.T) {
 		if most := v.Nodes[0].Most(); most < 0.1 {
 			t.Errorf("seed %d: it costs %.4f at most, and the job waits for all that it takes longer", seed, most)
 		}
+	}
+}
+
+// TestTokens_GivenMore: one of eight replicas is given 8 % more tokens in each step, and takes as much longer, under noise that hides how times go with
+// them: they never change. That it was given more explains it. One that is slow beyond that is named.
+func TestTokens_GivenMore(t *testing.T) {
+	for seed := range uint64(6) {
+		job := simulate.Config{Shape: simulate.Shape{DP: 8, RanksPerNode: 2}, Work: simulate.Work{Replicas: []float64{1, 1, 1.08, 1, 1, 1, 1, 1}, Tokens: 32768}}
+		noisy := func(c *simulate.Config) {
+			plain(job)(c)
+			c.Noise.StepSD = 0.05
+		}
+		exactly(t, "healthy", seed, noisy)
+		job.Faults = []simulate.Fault{{Kind: simulate.Compute, Node: 1, Locals: []int{0}, Factor: 1.4, From: 100}}
+		exactly(t, "healthy", seed, noisy)
 	}
 }
