@@ -70,6 +70,8 @@ static void *short_lived(void *p) {
 	return NULL;
 }
 
+enum { AT_ONCE = 48 }; /* children with two rings each that fit a user's share of 256 MiB */
+
 /* workers N: N children forked while 4 threads record; each records three ranges,
  * the second on a thread of its own. Prints what the threads recorded. */
 int cmd_workers(char **v) {
@@ -82,6 +84,8 @@ int cmd_workers(char **v) {
 		if (pthread_create(&id[i], NULL, busy, &n[i]) != 0)
 			die("thread");
 	for (int i = 0; i < children; i++) {
+		if (i >= AT_ONCE && (wait(&status) < 0 || status != 0))
+			failed = 1;
 		pid_t pid = fork();
 		if (pid < 0)
 			die("fork");
@@ -95,7 +99,7 @@ int cmd_workers(char **v) {
 			exit(0);
 		}
 	}
-	for (int i = 0; i < children; i++)
+	for (int i = 0; i < children && i < AT_ONCE; i++)
 		if (wait(&status) < 0 || status != 0)
 			failed = 1;
 	stop = 1;
