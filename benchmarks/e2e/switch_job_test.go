@@ -100,7 +100,7 @@ func TestOffIsTold(t *testing.T) {
 	call("off", "left")
 	call("off", "paused")
 	s.recorded(map[string]trace.State{"paused/0": {}, "left/0": {}, "never/0": {}})
-	<-time.After(300 * time.Millisecond) // in which nothing is recorded
+	agent.until("a pass without a record", func(m map[string]float64) bool { return m["laggard_drain_lag_seconds"] == 0 })
 	call("on", "paused")
 	s.recorded(map[string]trace.State{"paused/0": trace.On, "left/0": {}, "never/0": {}})
 	stepped("", 100)
