@@ -33,7 +33,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 	}
 
 	most = max(least, most)
-	least = e.asLongAsGrown(e.asFarAsGrown(least, first, ""), most, first, faults)
+	least = e.atLeastGrown(e.atMostGrown(least, first, ""), most, first, faults)
 	least, most = e.withSaves(least, max(least, most), "")
 	passing, passingMost := 0.0, 0.0 // nodes that come and go seldom meet
 	for i := range v.Nodes {
@@ -44,7 +44,7 @@ func (e *Engine) fillCosts(v *verdict.Verdict, culprits, mates []candidate) {
 		default:
 			lasts := p[n.Node].Time > 0
 			if x, y := e.costOf(p, n.Node); y > 0 || lasts {
-				a = e.asLongAsGrown(e.asFarAsGrown(x, n.SinceStep, n.Node), y, n.SinceStep, faults)
+				a = e.atLeastGrown(e.atMostGrown(x, n.SinceStep, n.Node), y, n.SinceStep, faults)
 				b = max(a, x, y, withMates)
 			}
 
@@ -79,10 +79,10 @@ func setCost(least, most *float64, a, b float64) {
 	}
 }
 
-// asFarAsGrown is what a node costs at least since a step, all of them for "", as far as steps are longer since, where own time is
+// atMostGrown is what a node costs at least, all of them for "", but no more than steps are longer since, where own time is
 // estimated: gradients that are reduced beside a backward pass, or parameters that are gathered ahead, count as waits, of those who
 // wait least too. Of what was so from the start and gathers ahead the passes tell: they hold such waits on all ranks.
-func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
+func (e *Engine) atMostGrown(cost float64, since int64, node string) float64 {
 	grew := e.grownShare(since)
 	switch {
 	case (e.estimated || e.exposure.Estimates()) && grew >= shownGrowth*cost:
@@ -101,9 +101,9 @@ func (e *Engine) asFarAsGrown(cost float64, since int64, node string) float64 {
 	return cost
 }
 
-// asLongAsGrown is what a single node costs at least, and at most, where records of Communication are missing: whoever lacks them looks as
-// busy as the culprit, so a replay saves too little. Steps tell by how much longer they are since, beyond what all ranks compute longer.
-func (e *Engine) asLongAsGrown(least, most float64, since int64, faults []cost.Fault) float64 {
+// atLeastGrown is what a single node costs at least, but no less than steps are longer since, beyond what all ranks compute longer, where records
+// of Communication are missing: whoever lacks them looks as busy as the culprit, so a replay saves too little. most is its upper bound.
+func (e *Engine) atLeastGrown(least, most float64, since int64, faults []cost.Fault) float64 {
 	if !e.exposure.Loses() || slices.ContainsFunc(faults, func(f cost.Fault) bool { return f.Node != faults[0].Node }) || len(e.slowLinks()) > 0 {
 		return least
 	}

@@ -14,7 +14,8 @@ import (
 
 // linkCost is what the job would save as a share of step time were the transfers of slow groups as fast as they should be: what
 // steps are longer since, where no rank is slow in its own work; else what is waited for them, the mean over the window. Where no step
-// before is known, or steps hardly grew, it has two bounds: what is waited is the upper one, but the lower where ranks send slowly.
+// before is known, or steps hardly grew, it has two bounds. The upper one is what is waited, and more where ranks send slowly. The lower one is
+// what steps grew by; of what always was so what is waited, or, where no collective ends a step for all, what no other stage works meanwhile.
 func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	if len(slow) == 0 {
 		return 0, 0
@@ -25,7 +26,7 @@ func (e *Engine) linkCost(slow []link.Slow) (least, most float64) {
 	others := slices.ContainsFunc([]signal{compute, loading}, func(s signal) bool { return e.tracks[s].Any(e.tracks[s].Degraded) })
 	switch {
 	case grew != grew && e.layout.Stages > 1 && !e.allMeet(): // other stages work meanwhile where no collective ends a step for all
-		sends, groups := bySends(slow)
+		sends, groups := byPipeline(slow)
 		sent, _ := e.waited(sends)
 		return min(share, max(sent, e.beyondPipeline(groups))), max(share, e.pipelined(slow))
 	case grew != grew:
@@ -47,8 +48,8 @@ func (e *Engine) waited(slow []link.Slow) (share, most float64) {
 	return e.costs.OverWindow(func(i int) float64 { return e.withoutLinks(i, gain, most) }), most
 }
 
-// bySends parts slow links into pipelines and groups.
-func bySends(slow []link.Slow) (sends, groups []link.Slow) {
+// byPipeline parts slow links into pipelines, whose ranks send to each other, and groups.
+func byPipeline(slow []link.Slow) (sends, groups []link.Slow) {
 	for _, w := range slow {
 		if w.InPipeline() {
 			sends = append(sends, w)
@@ -67,10 +68,14 @@ func bySends(slow []link.Slow) (sends, groups []link.Slow) {
 func (e *Engine) beyondPipeline(slow []link.Slow) (share float64) {
 	micro := e.costs.Micro()
 	for _, w := range slow {
-		k := e.layout.Roles[e.layout.Role[w.Rows[0]]].Stage
-		if passes := micro + e.layout.Stages - 1 - k; micro > 0 {
-			share = max(share, (w.Cost-float64(k)*(e.stepMedian-w.Now)/float64(passes))/e.stepMedian-betweenPasses)
+		at := slices.IndexFunc(w.Rows, func(r int32) bool { return e.layout.Role[r] >= 0 }) // one that is absent has none
+		if at < 0 || micro == 0 {
+			continue
 		}
+
+		k := e.layout.Roles[e.layout.Role[w.Rows[at]]].Stage
+		passes := micro + e.layout.Stages - 1 - k
+		share = max(share, (w.Cost-float64(k)*(e.stepMedian-w.Now)/float64(passes))/e.stepMedian-betweenPasses)
 	}
 
 	return share
@@ -79,12 +84,12 @@ func (e *Engine) beyondPipeline(slow []link.Slow) (share float64) {
 // pipelined is at most what slow groups cost as a share of step time where ranks send slowly as well: these wait for a send
 // and for what is sent back, and for each other's waits. 0 where none do.
 func (e *Engine) pipelined(slow []link.Slow) float64 {
-	sends, _ := bySends(e.links.Slow())
+	sends, _ := byPipeline(e.links.Slow())
 	if len(sends) == 0 {
 		return 0
 	}
 
-	_, groups := bySends(slow)
+	_, groups := byPipeline(slow)
 	_, met := e.gains(groups)
 	_, sent := e.gains(sends)
 	return min(1, (met+2*sent)/e.stepMedian)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/laggard-dev/laggard/analyzer/feed"
 	"github.com/laggard-dev/laggard/analyzer/frame"
 	"github.com/laggard-dev/laggard/analyzer/simulate"
 	"github.com/laggard-dev/laggard/schemas/verdict"
@@ -98,6 +99,55 @@ func TestLink_HiddenBesideStages(t *testing.T) {
 		if len(v.Links) != 1 || v.Links[0].JobImpact > truth.Impact+0.005 || v.Links[0].JobImpact < truth.Impact/2 || v.Links[0].Most() < truth.Impact {
 			t.Errorf("seed %d: links %+v; want %.4f within, and at least half of it", seed, v.Links, truth.Impact)
 		}
+	}
+}
+
+// TestLink_OfAnAbsentRank: the first rank of a slow group is not recorded, so it has no role: the others tell the group's stage.
+func TestLink_OfAnAbsentRank(t *testing.T) {
+	cfg, err := simulate.Sized("standing-link", 207707988938, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := &feed.History{}
+	if _, err := simulate.Run(cfg, h.Add); err != nil {
+		t.Fatal(err)
+	}
+
+	f, err := h.Frame(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	e := Begin(f, Default())
+	for i := range f.Columns {
+		e.Observe(f.Columns[i])
+		for k := range f.Transfers {
+			if f.Transfers[k].To == f.Columns[i].Step {
+				e.ObserveTransfer(&f.Transfers[k])
+			}
+		}
+	}
+
+	slow := e.slowLinks()
+	want := e.beyondPipeline(slow)
+	if len(slow) != 1 || want <= 0 {
+		t.Fatalf("%d slow links cost %.4f at least", len(slow), want)
+	}
+
+	l := *e.layout
+	l.Role = slices.Clone(l.Role)
+	e.layout = &l
+	for _, r := range slow[0].Rows {
+		if got := e.beyondPipeline(slow); got != want {
+			t.Errorf("it costs %.4f at least without the first ranks, want %.4f", got, want)
+		}
+
+		l.Role[r] = -1
+	}
+
+	if got := e.beyondPipeline(slow); got != 0 {
+		t.Errorf("a link of nobody costs %.4f at least", got)
 	}
 }
 

@@ -59,7 +59,7 @@ func (p *process) waiting() (n int, err error) {
 
 			if l.head > l.cursor {
 				n++
-				p.full = p.full || !p.gone && r.quarterFull(i, l.head)
+				p.full = p.full || !p.gone && r.quarterFull(l.lane, l.head)
 			}
 		}
 	}
@@ -67,8 +67,8 @@ func (p *process) waiting() (n int, err error) {
 	return n, nil
 }
 
-// quarterFull reports whether a lane whose head that is has a quarter of its slots and more to copy.
-func (r *ringState) quarterFull(lane int, head uint64) bool {
+// quarterFull reports whether a lane whose head that is has more than a quarter of its slots to copy.
+func (r *ringState) quarterFull(lane ring.Lane, head uint64) bool {
 	cursor := r.lanes[lane].cursor
 	return head > cursor && (head-cursor)*4 > uint64(r.reader.Slots[lane])
 }
@@ -81,7 +81,7 @@ func (p *process) filling() bool {
 
 	return slices.ContainsFunc(p.rings, func(r *ringState) bool {
 		c, err := r.reader.Counters()
-		return err == nil && r.resumed && (r.quarterFull(0, c.Head[0]) || r.quarterFull(1, c.Head[1]))
+		return err == nil && r.resumed && (r.quarterFull(ring.Light, c.Head[ring.Light]) || r.quarterFull(ring.Bulk, c.Head[ring.Bulk]))
 	})
 }
 

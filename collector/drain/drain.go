@@ -192,7 +192,7 @@ func (d *Drain) Run(ctx context.Context) error {
 	defer timer.Stop()
 	var quiet throttle // of what goes wrong
 	var last time.Time
-	pause := glance
+	full, pause := false, glance
 	for {
 		select {
 		case <-ctx.Done():
@@ -200,8 +200,7 @@ func (d *Drain) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 
-		full := false
-		if time.Since(last) >= d.o.Interval || d.filling() {
+		if full || time.Since(last) >= d.o.Interval || d.filling() {
 			var err error
 			full, err = d.Pass()
 			quiet.log(d.o.Logger, d.o.Now(), errors.Join(err, d.Ready()))

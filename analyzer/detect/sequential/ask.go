@@ -138,7 +138,11 @@ func (t *Test) Habitual(r int) bool {
 	}
 
 	now, past := t.Standing(r), float64(t.base[r])
-	return math.Copysign(past, past*now)+t.wander(0) >= math.Abs(now)/2
+	if now < 0 {
+		now, past = -now, -past
+	}
+
+	return past+t.wander(0) >= now/2
 }
 
 // AboveHabit is how far unit r is above its own past, 0 where it has none.
